@@ -25,27 +25,27 @@ def assign(key_groups: int, owners: int) -> Owners:
     return _frozen(np.arange(key_groups, dtype=np.int64) * owners // key_groups)
 
 
-def reassign(table: Owners, old: int, new: int) -> Owners:
-    """Return the table for `new` owners instead of `old`; sizes differ by at most one, and the fewest groups move.
+def reassign(table: Owners, instances: int) -> Owners:
+    """Return the table for owners 0 to ``instances`` - 1; sizes differ by at most one, and the fewest groups move.
 
-    Owners are 0 to count - 1; those from `new` on go away. `table` is not changed, and the result depends on nothing
-    else.
+    Those who owned groups before may have any numbers; who is not among the owners now goes away. `table` is not
+    changed, nothing moves if it is balanced already, and the result depends on nothing else.
 
     Raises:
-        ValueError: the table names an owner that is not one of `old`, or there are fewer key groups than `new` owners.
+        ValueError: the table has a negative owner, or there are fewer key groups than ``instances``.
     """
-    _check(len(table), new)
-    if len(table) and not (table.min() >= 0 and table.max() < old):
-        raise ValueError(f"the table names owners outside of the {old} that it was made for.")
-    sizes = np.bincount(table, minlength=max(old, new))
-    quotas = _quotas(sizes[:new], len(table))
+    _check(len(table), instances)
+    if table.min() < 0:
+        raise ValueError(f"key group {int(np.argmin(table))} has no owner.")
+    sizes = np.bincount(table, minlength=instances)[:instances]
+    quotas = _quotas(sizes, len(table))
     # Of a surplus the last groups go, so that what stays of a contiguous range is contiguous.
     stays = np.zeros(len(table), np.bool_)
-    for owner in range(min(old, new)):
+    for owner in range(instances):
         stays[np.flatnonzero(table == owner)[: quotas[owner]]] = True
-    missing = quotas - np.bincount(table[stays], minlength=new)
+    missing = quotas - np.bincount(table[stays], minlength=instances)
     moved = table.copy()
-    moved[~stays] = np.repeat(np.arange(new), missing)
+    moved[~stays] = np.repeat(np.arange(instances), missing)
     return _frozen(moved)
 
 

@@ -75,9 +75,9 @@ def ranges(buckets: int, instances: int) -> Owners:
     return assign(buckets, instances)
 
 
-def sticky(old: Owners, old_instances: int, instances: int) -> Owners:
+def sticky(old: Owners, instances: int) -> Owners:
     """Return the owners after a change with the fewest moves; counts differ by at most 1."""
-    return reassign(old, old_instances, instances)
+    return reassign(old, instances)
 
 
 def restore_s(change: Redistribution, *, access_s: float, bytes_per_s: float, takers: int) -> float:

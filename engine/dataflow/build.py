@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import DeadLetters, Operator, OperatorContext, RowCounters
 from penstock.engine.dataflow.attempt_start import FIRST, AttemptStart
@@ -20,9 +19,10 @@ from penstock.engine.dataflow.source_discovery import discovery_of
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Pair, Wiring
-from penstock.engine.operators.registry import descriptor_of, make_operator
-from penstock.engine.plan.planner import has_broadcast_input, placed_by
+from penstock.engine.operators.registry import make_operator
+from penstock.engine.plan.planner import has_broadcast_input, lies_by_key, placed_by
 from penstock.engine.plan.regions import region_id, regions
+from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.engine.restore.state_assignment import OperatorStart
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
@@ -32,7 +32,6 @@ from penstock.model.errors import SchemaError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
-from penstock.model.key_groups import assign
 from penstock.state.store import Locate, StateStore
 
 
@@ -113,6 +112,8 @@ class _Builder:
         self._participation: Participation | None = None
         if services.report is not None:
             self._participation = Participation(partial(services.report, start.attempt), start.last_epoch)
+        noted = {} if start.restored is None else start.restored.owners()
+        self._owners = owner_tables(graph, options.key_groups, noted)
         self._wiring = Wiring(graph, services, options.channel_bytes, self._owners)
         self._build = Build(graph, senders=self._wiring.senders, receivers=self._wiring.receivers)
         self.opened: list[Operator] = []
@@ -198,21 +199,16 @@ class _Builder:
     def _start(self, node: OperatorNode, task: Task, index: int) -> OperatorStart:
         if self._restored is None:
             return OperatorStart()
-        if self._services.paging is not None and self._is_keyed(node):
-            return self._restored.paged_start_of(node.name, index)
+        keyed, owners = lies_by_key(self._graph, node), self._owners[task.id]
+        if self._services.paging is not None and keyed:
+            return self._restored.paged_start_of(node.name, index, owners)
         if has_broadcast_input(node):
             self._restored.check_parallelism(node.name, task.parallelism)
-        return self._restored.start_of(node.name, index, self._owners(task.parallelism), self._is_keyed(node))
-
-    def _is_keyed(self, node: OperatorNode) -> bool:
-        """Return whether an operator has state that lies by the keys of its rows, from every input."""
-        if not descriptor_of(node.spec).keyed or has_broadcast_input(node):
-            return False
-        return all(edge.keys for edge in self._graph.incoming(node.id))
+        return self._restored.start_of(node.name, index, owners, keyed)
 
     def _locate(self, node: OperatorNode) -> tuple[Locate, ...]:
         """Return, for each input of a keyed operator, where the keys of its rows lie."""
-        if not self._is_keyed(node):
+        if not lies_by_key(self._graph, node):
             return ()
         edges = sorted(self._graph.incoming(node.id), key=lambda edge: edge.port)
         return tuple(
@@ -231,7 +227,7 @@ class _Builder:
     ) -> Operator:
         inputs = [self._graph.node(edge.operator).outputs[edge.output] for edge in node.inputs]
         operator: Operator
-        if self._services.paging is not None and self._is_keyed(node):
+        if self._services.paging is not None and lies_by_key(self._graph, node):
             operator = self._services.paging.operator(
                 lambda: make_operator(node.spec, inputs, node.name), node.name, index, start.sources
             )
@@ -249,7 +245,7 @@ class _Builder:
                     state=store,
                     counters=counters,
                     dead_letters=dead_letters,
-                    key_groups=self._owners(task.parallelism),
+                    key_groups=self._owners[task.id],
                     batch_rows=self._options.batch_rows,
                     seed=_seed(self._options.seed, node.name, index),
                     wake=self._waker(task, index),
@@ -273,9 +269,6 @@ class _Builder:
 
     def _waker(self, task: Task, index: int) -> Callable[[], None]:
         return partial(self._services.wake, instance_name(self._graph.name(task), index))
-
-    def _owners(self, instances: int) -> NDArray[np.int32]:
-        return assign(max(self._options.key_groups, instances), instances)
 
 
 def _seed(seed: int, name: str, index: int) -> int:

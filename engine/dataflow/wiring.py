@@ -1,9 +1,6 @@
 """The channels of a plan: their halves, the outputs that producers send by, and the inputs of receivers' gates."""
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping, Sequence
 
 from penstock.engine.dataflow.exchange import Broadcast, Forward, Hash, Output, Rebalance
 from penstock.engine.dataflow.input_gate import GateInput
@@ -12,19 +9,24 @@ from penstock.engine.expressions.compiler import CompiledProjection, compile_pro
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph
+from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
 
 Pair = tuple[int, int]
 """The indices of a producer's and a receiver's instance."""
-
-Owners = Callable[[int], NDArray[np.int32]]
-"""Deals the key groups out to so many instances."""
 
 
 class Wiring:
     """Joins the instances of a plan that are hosted here with each other and with those that are elsewhere."""
 
-    def __init__(self, graph: ExecutionGraph, services: InstanceServices, capacity_bytes: int, owners: Owners) -> None:
-        """Begin without channels."""
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        services: InstanceServices,
+        capacity_bytes: int,
+        owners: Mapping[TaskId, Owners],
+    ) -> None:
+        """Begin without channels; ``owners`` are those of the key groups of each task."""
         self.senders: dict[Edge, dict[Pair, SendingHalf]] = {}
         self.receivers: dict[Edge, dict[Pair, ReceivingHalf]] = {}
         self._graph = graph
@@ -80,7 +82,7 @@ class Wiring:
             schema = self._graph.node(edge.producer).outputs[edge.output].fields
             named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
             keys = self._keys[edge] = compile_projection(named, schema, self._graph.node(edge.consumer).name)
-        return Hash(senders, keys, keys.schema.types, self._owners(len(senders)))
+        return Hash(senders, keys, keys.schema.types, self._owners[self._graph.task_of(edge.consumer).id])
 
     def _pairs_from(self, edge: Edge, producer: int) -> list[Pair]:
         """Return the channels of one producer; a forward edge joins each with the one receiver of its number."""

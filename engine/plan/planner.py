@@ -157,6 +157,13 @@ def has_broadcast_input(node: OperatorNode) -> bool:
     return two_sided and any(edge.exchange == "broadcast" for edge in node.inputs)
 
 
+def lies_by_key(graph: ExecutionGraph, node: OperatorNode) -> bool:
+    """Return whether an operator has state that lies by the keys of its rows, from every input."""
+    if not descriptor_of(node.spec).keyed or has_broadcast_input(node):
+        return False
+    return all(edge.keys for edge in graph.incoming(node.id))
+
+
 def placed_by(graph: ExecutionGraph, node: OperatorNode) -> tuple[int, ...] | None:
     """Return by which of its keys, by their places, an operator's rows and state lie; None: by all, or it has none."""
     if not _lies_by_some(node):

@@ -4,9 +4,9 @@ Tasks that are joined by channels, directly or not, share a cut of the stream an
 share no channel never notice each other. The recovering job and the executors ask.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import TaskId
 
 
@@ -32,13 +32,17 @@ def struck_by(graph: ExecutionGraph, operator: str | None) -> frozenset[TaskId] 
 
 def regions(graph: ExecutionGraph) -> tuple[frozenset[TaskId], ...]:
     """Return the connected components of tasks over channels, in the order of their first tasks."""
+    return joined_tasks(graph, [edge for edge in graph.edges if not edge.chained])
+
+
+def joined_tasks(graph: ExecutionGraph, edges: Iterable[Edge]) -> tuple[frozenset[TaskId], ...]:
+    """Return the connected components of tasks over these edges, in the order of their first tasks."""
     task_of = {operator: task.id for task in graph.tasks for operator in task.operators}
-    region_of = {task.id: frozenset({task.id}) for task in graph.tasks}
-    for edge in graph.edges:
-        if not edge.chained:
-            joined = region_of[task_of[edge.producer]] | region_of[task_of[edge.consumer]]
-            region_of |= dict.fromkeys(joined, joined)
-    return tuple(dict.fromkeys(region_of.values()))
+    component_of = {task.id: frozenset({task.id}) for task in graph.tasks}
+    for edge in edges:
+        joined = component_of[task_of[edge.producer]] | component_of[task_of[edge.consumer]]
+        component_of |= dict.fromkeys(joined, joined)
+    return tuple(dict.fromkeys(component_of.values()))
 
 
 def region_id(region: Collection[TaskId]) -> TaskId:

@@ -19,9 +19,10 @@ from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.paging.key_ranges import span_of_groups
 from penstock.engine.paging.part_files import decode_part
+from penstock.engine.restore.key_group_owners import noted_owners
 from penstock.engine.restore.state_migration import Adapt
 from penstock.model.errors import UserError
-from penstock.model.key_groups import key_groups_at
+from penstock.model.key_groups import Owners, key_groups_at
 from penstock.state.checkpoints.content_files import ContentFolder
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import LoadedCheckpoint
@@ -29,8 +30,6 @@ from penstock.state.files.private_files import make_private_folder
 from penstock.state.store import Positions
 from penstock.state.stores.page_store import PageStore, PageStores
 from penstock.state.tables.image import EMPTY, Chosen, StoreDump, StoreImage
-
-Owners = NDArray[np.int32]
 
 STATE_FILE = "state"
 """The name of an instance's file of `part_files`."""
@@ -91,6 +90,9 @@ class RestoredState:
         for entry in manifest.instances:
             if entry.operator not in dropped:
                 self._instances.setdefault(entry.operator, []).append(entry)
+        for entries in self._instances.values():
+            entries.sort(key=lambda entry: entry.instance)
+        self._owners = {name: noted_owners(item, manifest.key_groups) for name, item in self._instances.items()}
         self._positions = {item.operator: item.positions for item in manifest.sources if item.operator not in dropped}
         self._receipts = {sink.operator: sink.receipts for sink in manifest.sinks}
 
@@ -121,10 +123,15 @@ class RestoredState:
         """Return the names of the operators, sources and sinks that the checkpoint knows."""
         return frozenset(self.manifest.parallelism)
 
-    def paged_start_of(self, operator: str, instance: int) -> OperatorStart:
-        """Return what an instance of a paged operator begins with: all of the operator's buckets, to choose from."""
+    def owners(self) -> Mapping[str, Owners]:
+        """Return the instance that owned each key group, by operator."""
+        return self._owners
+
+    def paged_start_of(self, operator: str, instance: int, owners: Owners) -> OperatorStart:
+        """Return what an instance of a paged operator begins with: the buckets of all that had what it owns now."""
         before = self._instances.get(operator, [])
-        sources = tuple(source for entry in before for source in self._sources_of(entry))
+        givers = self._givers(operator, instance, owners)
+        sources = tuple(source for entry in givers for source in self._sources_of(entry))
         notes = tuple(self._opened_again(entry.unpacked_notes()) for entry in before)
         return OperatorStart(notes=notes, counters=self._counters(operator, instance), sources=sources)
 
@@ -144,18 +151,15 @@ class RestoredState:
         before = self._instances.get(operator)
         if before is None:
             return OperatorStart(counters=self._counters(operator, instance))
-        parallelism = int(owners.max()) + 1
-        mine = before
         chosen: Chosen | None = None
-        if len(before) != parallelism:
-            if keyed:
-                chosen = _owned_by(instance, owners)
-            else:
-                mine = before[instance::parallelism]
-        else:
-            mine = [entry for entry in before if entry.instance == instance]
-        parts = [part for entry in mine if (part := self._part(entry)) is not None]
-        notes = tuple(self._opened_again(entry.unpacked_notes()) for entry in mine)
+        noting = givers = before[instance :: int(owners.max()) + 1]
+        if keyed:
+            givers = self._givers(operator, instance, owners)
+            noting = givers
+            if not np.array_equal(self._owners[operator], owners):
+                noting, chosen = before, _owned_by(instance, owners)
+        parts = [part for entry in givers if (part := self._part(entry)) is not None]
+        notes = tuple(self._opened_again(entry.unpacked_notes()) for entry in noting)
         return OperatorStart(StoreImage(parts, chosen), notes, self._counters(operator, instance))
 
     def check_parallelism(self, operator: str, parallelism: int) -> None:
@@ -188,6 +192,14 @@ class RestoredState:
         counted = self.manifest.ledger.get(operator)
         return RowCounters(**counted) if counted and instance == 0 else RowCounters()
 
+    def _givers(self, operator: str, instance: int, owners: Owners) -> list[InstanceEntry]:
+        """Return what was kept of those that owned a key group which is an instance's now."""
+        before = self._owners.get(operator)
+        if before is None or len(before) != len(owners):
+            return self._instances.get(operator, [])
+        numbers = frozenset(before[owners == instance].tolist())
+        return [entry for entry in self._instances[operator] if entry.instance in numbers]
+
     def _part(self, entry: InstanceEntry) -> StoreDump | None:
         where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
         files = [file for file in entry.files if file.name == STATE_FILE]
@@ -204,7 +216,7 @@ class RestoredState:
         size = sum(file.bytes for file in entry.files)
         load = cache(lambda: self._part(entry))
         for first, end in entry.key_groups:
-            span = span_of_groups(first, end, self.manifest.key_groups)
+            span = span_of_groups(first, end, len(self._owners[entry.operator]))
             yield BucketSource(span, size, self._opened_again(entry.unpacked_notes()), load)
 
     def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:

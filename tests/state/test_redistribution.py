@@ -30,7 +30,7 @@ def test_the_shares_that_move(old: int, new: int, by_modulo: float, least: float
     assert share(modulo(BUCKETS, old), modulo(BUCKETS, new)) == pytest.approx(by_modulo, abs=0.01)
     assert share(ranges(BUCKETS, old), ranges(BUCKETS, new)) >= 2 * least * 0.95
     start = ranges(BUCKETS, old)
-    assert share(start, sticky(start, old, new)) == pytest.approx(least, abs=0.01) == minimal_share(old, new)
+    assert share(start, sticky(start, new)) == pytest.approx(least, abs=0.01) == minimal_share(old, new)
 
 
 def test_a_takers_buckets_of_one_giver_are_one_access() -> None:
@@ -52,7 +52,7 @@ def test_fetching_takes_as_long_as_the_taker_that_gains_most() -> None:
     """From 3 to 4 instances the one new instance fetches all that moves; whoever copies all shares it out."""
     sizes = np.full(BUCKETS, 1e9 / BUCKETS)
     start = ranges(BUCKETS, 3)
-    moved = redistribute(start, sticky(start, 3, 4), sizes)
+    moved = redistribute(start, sticky(start, 4), sizes)
     figures = {"access_s": 0.0, "bytes_per_s": 1e9, "takers": 4}
     assert {item.taker for item in moved.transfers} == {3}
     assert restore_s(moved, **figures) == pytest.approx(moved.moved_bytes / 1e9) == pytest.approx(0.25, rel=0.01)
@@ -79,8 +79,8 @@ def test_every_bucket_keeps_one_owner_and_no_more_moves_than_must(seed: int) -> 
     buckets, old, new = int(random.integers(12, 200)), *random.integers(1, 12, 2).tolist()
     sizes = random.uniform(1, 100, buckets)
     before = ranges(buckets, old)
-    after = sticky(before, old, new)
-    assert np.array_equal(after, sticky(before, old, new))
+    after = sticky(before, new)
+    assert np.array_equal(after, sticky(before, new))
     counts = np.bincount(after, minlength=new)
     assert counts.max() - counts.min() <= 1 and counts.sum() == buckets
     change = redistribute(before, after, sizes)

@@ -43,7 +43,7 @@ def owners_for(how: str, owners: Indices, before: int, after: int) -> Indices:
         ValueError: ``how`` is none of "sticky", "ranges" and "modulo".
     """
     if how == "sticky":
-        return reassign(owners.astype(np.int32), before, after).astype(np.int64)
+        return reassign(owners.astype(np.int32), after).astype(np.int64)
     if how == "ranges":
         return np.arange(len(owners)) * after // len(owners)
     if how == "modulo":

@@ -52,7 +52,7 @@ def costs(figures: Parameters, gigabytes: float, seed: int) -> dict[str, Cost]:
         "ranges, a file a bucket": file_per_bucket(start, ranges(buckets, new), sizes),
         "modulo, a file a bucket": file_per_bucket(modulo(buckets, old), modulo(buckets, new), sizes),
         "modulo, grouped": paper,
-        "sticky, grouped": redistribute(start, sticky(start, old, new), sizes),
+        "sticky, grouped": redistribute(start, sticky(start, new), sizes),
     }
     least = minimal_share(old, new) * gigabytes * 1e9
     return {

@@ -220,7 +220,7 @@ class Paged:
         self._owners = assign(KEY_GROUPS, parallelism)
         self.instances = []
         for index in range(parallelism):
-            start = None if restored is None else restored.paged_start_of("op", index)
+            start = None if restored is None else restored.paged_start_of("op", index, self._owners)
             sources = () if start is None else start.sources
             operator = PagedOperator(self._kind.make, self.options, self.shelves.open, sources)
             operator.open(

@@ -37,7 +37,7 @@ def test_owned_spans_are_disjoint_and_cover_all(count: int, data: st.DataObject)
     table = assign(count, owners)
     for _ in range(data.draw(st.integers(0, 3))):
         after = data.draw(st.integers(1, min(count, 7)))
-        table, owners = reassign(table, owners, after), after
+        table, owners = reassign(table, after), after
     spans = {owner: owned_spans(table, owner) for owner in range(owners)}
     everything = sorted(span for mine in spans.values() for span in mine)
     assert [span.low for span in everything] == [0, *(span.high for span in everything[:-1])]

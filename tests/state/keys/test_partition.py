@@ -15,7 +15,7 @@ from penstock.state.keys.partition import partition
 )
 def test_rows_go_to_the_owner_of_their_key_group_in_order(values, receivers, key_groups):
     hashes = np.array(values, np.uint64)
-    owners = reassign(assign(key_groups, receivers), receivers, receivers)
+    owners = reassign(assign(key_groups, receivers), receivers)
     parts = partition(hashes, owners, receivers)
     receiver = owners[key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), key_groups)]
     assert [part.tolist() for part in parts] == [np.flatnonzero(receiver == r).tolist() for r in range(receivers)]

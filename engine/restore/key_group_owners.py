@@ -1,0 +1,50 @@
+"""The instances that own the key groups of each task: those that a checkpoint notes, as far as they can stay.
+
+Pure; `build` asks before it makes instances and exchanges, `RestoredState` for what was before.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from penstock.engine.plan.planner import lies_by_key
+from penstock.engine.plan.regions import joined_tasks
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners, assign, reassign
+from penstock.state.checkpoints.manifest import InstanceEntry
+
+
+def noted_owners(entries: Sequence[InstanceEntry], key_groups: int) -> Owners:
+    """Return who owned each key group of an operator, by the ranges of its instances; there must be one.
+
+    Where these do not say it of every group, it is as it is when a job begins.
+    """
+    ranges = [(first, end, entry.instance) for entry in entries for first, end in entry.key_groups]
+    # There are more than the job's where an operator has more instances than that.
+    owners = np.full(max((end for _, end, _ in ranges), default=key_groups), -1, np.int32)
+    for first, end, instance in ranges:
+        owners[first:end] = instance
+    return assign(max(key_groups, len(entries)), len(entries)) if (owners < 0).any() else owners
+
+
+def owner_tables(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Owners]) -> dict[TaskId, Owners]:
+    """Return the owners of each task's key groups; ``noted`` are those that operators had, by name.
+
+    Rows that lie by keys go on where they are over forward edges, so tasks that are joined by such share a table: that
+    of their first operator with state of which it is noted, with the fewest groups moved.
+    """
+    tables: dict[TaskId, Owners] = {}
+    parallelism = {task.id: task.parallelism for task in graph.tasks}
+    for tasks in joined_tasks(graph, [edge for edge in graph.edges if edge.exchange == "forward"]):
+        instances = parallelism[min(tasks)]
+        count = max(key_groups, instances)
+        before = next((table for table in _noted_of(graph, tasks, noted) if len(table) == count), None)
+        table = assign(count, instances) if before is None else reassign(before, instances)
+        tables |= dict.fromkeys(tasks, table)
+    return tables
+
+
+def _noted_of(graph: ExecutionGraph, tasks: frozenset[TaskId], noted: Mapping[str, Owners]) -> list[Owners]:
+    nodes = [graph.node(operator) for task in graph.tasks if task.id in tasks for operator in task.operators]
+    return [noted[node.name] for node in nodes if node.name in noted and lies_by_key(graph, node)]
