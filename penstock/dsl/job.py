@@ -28,7 +28,7 @@ from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.schemas import output_schemas
-from penstock.engine.transport.meeting import Transport
+from penstock.engine.transport.addresses import Transport
 from penstock.metrics.endpoints import Endpoint, open_endpoint
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
@@ -256,8 +256,8 @@ def _attempts(options: RunOptions, *, keeps: bool) -> MakeAttempt:
     if options.executor != PROCESSES:
         if options.parallelism > 1:
             _warn(
-                f"ONE CORE: the embedded executor runs {options.parallelism} instances of each operator in turns, which "
-                f"costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
+                f"ONE CORE: the embedded executor runs {options.parallelism} instances of each operator in turns, "
+                f"which costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
             )
         return embedded_attempts(_embedded_options(options, keeps=keeps))
     from penstock.engine.executors.managers.managed_attempt import ManagedOptions

@@ -163,8 +163,8 @@ class CheckpointRepository(CheckpointUploads):
         """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.
 
         Damaged ones do not count. After a crash at any instant every remaining checkpoint is whole, and leftovers are
-        deleted the next time. While an epoch is in progress, only files of the deleted checkpoints go; if other processes
-        add to it, they go once it is published.
+        deleted the next time. While an epoch is in progress, only files of the deleted checkpoints go; if other
+        processes add to it, they go once it is published.
 
         Raises:
             OptionError: ``count`` is below 1.

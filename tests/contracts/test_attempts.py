@@ -7,7 +7,7 @@ from threading import Thread, get_ident
 import pytest
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.checkpoint_port import Contribution, CutTaken
+from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.recovery_options import RecoveryOptions

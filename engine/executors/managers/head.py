@@ -14,8 +14,9 @@ from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.executors.managers.places import CALLER
+from penstock.engine.executors.managers.plan_parcel import pack_setup
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
-from penstock.engine.executors.managers.setup import ManagerSetup, pack_setup
+from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
 from penstock.engine.transport.link_set import LinkSet

@@ -9,8 +9,8 @@ from typing import NoReturn
 class ManagerSettings:
     """What a task manager is told when its process begins.
 
-    ``job`` and ``run`` are those of its head, ``name`` is its own. ``leave`` is given on SIGTERM, which systemd, for one,
-    sends to a head and its task managers at once: the head has to agree before instances are let go.
+    ``job`` and ``run`` are those of its head, ``name`` is its own. ``leave`` is given on SIGTERM, which systemd sends
+    to a head and its task managers at once: the head has to agree before instances are let go.
     ``end_at_once`` is called, by any thread, when the head is gone: nothing that the process still does can count.
     """
 

@@ -398,7 +398,7 @@ class ManagedAttempt(Attempt):
                 self._options.bad_records.met(message.record)
             case ms.Progress():
                 self._relay(self._progress.hear(manager, message))
-            case ms.Joined() | ms.SetupFailed() | ms.StuckInStep() | ms.OutOfStep():
+            case ms.Joined() | ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep():
                 pass
 
     def _relay(self, progress: Mapping[str, ms.Progress]) -> None:

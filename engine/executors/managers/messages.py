@@ -14,7 +14,6 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
-from penstock.state.checkpoints.results import Traffic
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -45,8 +44,8 @@ class Deploy(Message, frozen=True):
     """To a task manager: build the instances of these tasks that ``places`` gives to it, and run none yet.
 
     The tasks are a region, ``deployment`` is a number that no other has; ``places`` has the name of a task manager for
-    all of its instances, ``addresses`` where each of these is met. ``sinks`` are packed as they are now. ``last_epoch`` is the greatest that was published
-    before. Answer: `Deployed` or `Refused`.
+    all of its instances, ``addresses`` where each of these is met. ``sinks`` are packed as they are now, ``last_epoch``
+    is the greatest that was published before. Answer: `Deployed` or `Refused`.
     """
 
     deployment: int
@@ -222,6 +221,10 @@ class TakenDown(Message, frozen=True):
     notes: tuple[str, ...]
 
 
+class LeaveAsked(Message, frozen=True):
+    """This process was told to end, but not by its head."""
+
+
 class AllEnded(Message, frozen=True):
     """All instances of a deployment that are here have ended."""
 
@@ -303,6 +306,7 @@ ToHead = (
     | StuckInStep
     | OutOfStep
     | TakenDown
+    | LeaveAsked
     | AllEnded
     | Finished
     | Progress

@@ -1,7 +1,6 @@
 """Plans and their sinks as bytes, from the process that starts a job to its task managers.
 
-This is the one place where anything is unpickled: only bytes that `pack_plan` and `pack_sinks` of the job's own head
-have made, which come over the link that it opened to a process that it started. Never hand in others.
+This is the one place where anything is unpickled: only bytes that the functions here have made in the job's own head, which come over the link that it opened to a process that it started. Never hand in others.
 
 What is defined in the main module goes by value, whatever has a module of its own by its name: a task manager has the
 ``sys.path`` of the head (docs/decisions/0059-what-a-plan-takes-along.md).
@@ -19,6 +18,7 @@ from typing import Any, NewType, ParamSpec, TypeVar, TypeVarTuple
 import cloudpickle
 
 from penstock.engine.executors.managers.obstacles import sentence_of
+from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.stand_ins import StandInSink, StandInSource
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.planner import in_caller
@@ -27,6 +27,26 @@ from penstock.model.errors import BugError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
+
+
+def pack_setup(setup: ManagerSetup) -> bytes:
+    """Return what a task manager needs of a job, for a process that this one has started.
+
+    Raises:
+        PlanError: something of it cannot go to another process.
+    """
+    try:
+        return _dump(setup)
+    except Exception as error:
+        raise PlanError(f"the job cannot go to another process: {error}") from None
+
+
+def unpack_setup(data: bytes) -> ManagerSetup:
+    """Return what `pack_setup` has packed."""
+    setup = _load(data)
+    if not isinstance(setup, ManagerSetup):
+        raise BugError(f"a {type(setup).__name__} came where a setup was expected")
+    return setup
 
 
 def pack_plan(plan: JobPlan) -> bytes:

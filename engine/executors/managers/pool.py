@@ -27,6 +27,9 @@ MOST_STILLBORN = 3
 ENDED_WITHIN_S = 0.5
 """How long the end of a process is awaited whose link is closed."""
 
+LEAVE_NS = 5_000_000_000
+"""How long a task manager stays that was told to end, since its head may have been told so, too, and ends in order."""
+
 GRACE_S = 2.0
 """How long the end waits for processes that were told to leave."""
 
@@ -73,6 +76,8 @@ News = Said | Lost
 class _Member:
     state: ManagerState
     address: str = ""
+    leave_ns: int | None = None
+    """When it is let go that was told to end."""
 
 
 class ManagerPool:
@@ -183,6 +188,8 @@ class ManagerPool:
                     self._stillborn = 0
             case ms.SetupFailed():
                 self._failure = message.failure
+            case ms.LeaveAsked():
+                member.leave_ns = self._clock.monotonic_ns() + LEAVE_NS
             case ms.StuckInStep() | ms.OutOfStep():
                 self._watch.hear(name, message, self._clock.monotonic_ns())
             case ms.TakenDown(tasks=None) if may_follow(member.state, ManagerEvent.TAKEN_DOWN):
@@ -196,6 +203,9 @@ class ManagerPool:
             ended = self._launcher.ended(name)
             if ended is not None:
                 yield self._lose(name, ended)
+                continue
+            if (leave_ns := self._members[name].leave_ns) is not None and leave_ns <= now_ns:
+                yield self._lose(name, "it was told to end (SIGTERM)")
                 continue
             heard_ns = self._plane.heard_ns(name)
             if heard_ns is not None:

@@ -11,8 +11,7 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.host_process import ManagerSettings
-from penstock.engine.executors.managers.plan_parcel import unpack_plan, with_sinks
-from penstock.engine.executors.managers.setup import unpack_setup
+from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
 from penstock.engine.transport.link_set import LinkSet
@@ -41,7 +40,7 @@ class _Service:
         self._waiter.add(self._links.fileno())
         self._inbox: deque[ms.ToManager] = deque()
         self._manager: TaskManager | None = None
-        self._over = False
+        self._over = self._asked_to_leave = False
         self._plane = ControlPlane(self._clock, self._receive, lambda there, reason: settings.end_at_once())
         self._plane.add(end, Ends(settings.job, settings.run, settings.name, HEAD))
         settings.leave.when_given(self._leave)
@@ -52,6 +51,9 @@ class _Service:
         while not self._over and (self._manager is None or not self._manager.has_left):
             while self._inbox:
                 self._obey(self._inbox.popleft())
+            if self._asked_to_leave:
+                self._asked_to_leave = False
+                self._say(ms.LeaveAsked())
             outcome: Outcome = Waiting(None)
             if self._manager is not None and not self._manager.has_left:
                 outcome = self._manager.turn()
@@ -90,7 +92,8 @@ class _Service:
         self._waiter.wake()
 
     def _leave(self) -> None:
-        self._inbox.append(ms.Leave())
+        # The head decides: it may have been told to end as well.
+        self._asked_to_leave = True
         self._waiter.wake()
 
     def _is_interrupted(self) -> bool:

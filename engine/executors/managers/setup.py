@@ -1,13 +1,10 @@
 """The setup of a task manager: all that it needs of a job before it is told which instances it is to host."""
 
-import pickle
 from dataclasses import dataclass
-
-import cloudpickle
 
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
-from penstock.engine.transport.meeting import Transport
+from penstock.engine.transport.addresses import Transport
 from penstock.state.files.durable_files import DurableFiles
 
 
@@ -36,15 +33,3 @@ class ManagerSetup:
     options: HostOptions
     storage: Storage | None = None
     transport: Transport | None = None
-
-
-def pack_setup(setup: ManagerSetup) -> bytes:
-    """Return a setup as bytes, for a process that this one has started."""
-    packed: bytes = cloudpickle.dumps(setup)
-    return packed
-
-
-def unpack_setup(packed: bytes) -> ManagerSetup:
-    """Return what `pack_setup` packed; only for bytes that came over a link to the process that started this one."""
-    setup: ManagerSetup = pickle.loads(packed)
-    return setup

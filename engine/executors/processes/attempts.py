@@ -13,7 +13,7 @@ from penstock.engine.executors.managers.pool import ManagerPool
 from penstock.engine.executors.managers.setup import ManagerSetup, Storage
 from penstock.engine.executors.processes.launcher import ProcessLauncher
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
-from penstock.engine.transport.meeting import Transport
+from penstock.engine.transport.addresses import Transport
 
 TOKEN_BYTES = 32
 

@@ -27,7 +27,6 @@ from penstock.engine.jobs.rows_decided import RowsDecided
 from penstock.model.outstanding import Outstanding
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.checkpoints.results import Traffic
-from penstock.state.checkpoints.results import Traffic
 from penstock.state.store import Accesses
 
 JSON = st.recursive(
@@ -88,7 +87,6 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
     dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
     JobMetrics: METRICS,
-    Traffic: st.builds(Traffic, COUNTS, COUNTS, COUNTS, COUNTS),
     Traffic: st.builds(Traffic, *[st.integers(0, 1 << 40)] * 4),
     int | None: MAYBE,
     PartStatus: STATUSES,
