@@ -49,7 +49,8 @@ class CutWriter:
                 (operator for cut in cuts for operator in cut.operators), key=lambda cut: (cut.operator, cut.instance)
             )
             entries = tuple(self._entry(epoch, cut) for cut in operators)
-            return Contribution(entries, _positions(operators), _counters(operators))
+            ended = Counter(operator.operator for cut in cuts if cut.ended for operator in cut.operators)
+            return Contribution(entries, _positions(operators), _counters(operators), dict(ended))
         finally:
             for cut in cuts:
                 cut.release()

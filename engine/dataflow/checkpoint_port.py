@@ -52,11 +52,13 @@ class Contribution:
     """The part of a checkpoint that is made of the instances of one place; its files are in the repository.
 
     ``positions`` are those of sources' partitions, ``counters`` the `RowCounters` of operators, added up; by name.
+    ``ended`` has for each operator how many of its instances had ended before the barrier, so that no row follows.
     """
 
     entries: tuple[InstanceEntry, ...] = ()
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
 
 
 class CheckpointPort(Protocol):

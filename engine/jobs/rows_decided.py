@@ -3,6 +3,7 @@
 `bad_records` judges them. They are values by operator name, so that they may come from wherever instances run.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -101,13 +102,19 @@ def decided_at(
     """Return what all operators had decided at a checkpoint, of which all places have contributed.
 
     A verdict on them, before the checkpoint is published, has seen everything that is in it. ``last``: no row follows
-    behind it in this run.
+    behind it in this run, even if inputs stay open for a later one.
     """
     total: dict[str, RowCounters] = {}
+    ended = Counter[str]()
     for contribution in contributions:
+        ended.update(contribution.ended)
         for name, counted in contribution.counters.items():
             total.setdefault(name, RowCounters()).add(RowCounters(**counted))
-    return decided_by(graph, {name: counters.as_dict() for name, counters in total.items()}, ended=last)
+    counters = {name: counted.as_dict() for name, counted in total.items()}
+    return {
+        name: item if last else replace(item, ended=ended[name])
+        for name, item in decided_by(graph, counters, ended=last).items()
+    }
 
 
 def add_decided(graph: ExecutionGraph, parts: Sequence[Mapping[str, RowsDecided]]) -> dict[str, RowsDecided]:

@@ -166,7 +166,8 @@ class Uploaded(Message, frozen=True):
     """The cuts of an epoch are in the repository: the parts of its manifest that are this task manager's.
 
     ``positions`` are those of the partitions of sources, ``counters`` the row counters of operators, both by name;
-    ``traffic`` counts the files that were uploaded, and those that were there.
+    ``traffic`` counts the files that were uploaded, and those that were there, ``ended`` has for each operator how many
+    instances had ended before the barrier.
     """
 
     epoch: int
@@ -174,6 +175,7 @@ class Uploaded(Message, frozen=True):
     positions: dict[str, dict[str, Any]]
     counters: dict[str, dict[str, int]]
     traffic: Traffic = Traffic()
+    ended: dict[str, int] = {}
 
 
 class UploadFailed(Message, frozen=True):

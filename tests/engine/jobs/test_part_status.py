@@ -1,6 +1,7 @@
 """The status of what runs in several places: what the parts say together is what one place would say."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.dataflow.checkpoint_port import Contribution
+from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.worker import Ran
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import read_ledger
@@ -86,17 +89,41 @@ def test_what_a_checkpoint_holds_is_judged_before_it_is_published(tmp_path: Path
             counters={
                 line.operator: {name: value for name, value in asdict(line).items() if name != "operator"}
                 for line in read_ledger(part).operators
-            }
+            },
+            ended={name: item.ended for name, item in read_decided(part).items()},
         )
         for part in made.builds
     ]
-    decided = decided_at(graph, contributions, last=True)
-    assert decided == read_decided(made.whole())
-    assert not any(item.all_ended for item in decided_at(graph, contributions).values())
+    decided = decided_at(graph, contributions)
+    assert decided == decided_at(graph, contributions, last=True) == read_decided(made.whole())
+    # One place has contributed at its barrier, and its instances run on.
+    contributions[0] = replace(contributions[0], ended={})
+    running = {instance.nodes[0].name for instance in made.builds[0].instances}
+    assert {name for name, item in decided_at(graph, contributions).items() if not item.all_ended} >= running
+    assert all(item.all_ended for item in decided_at(graph, contributions, last=True).values())
     judge = BadRecords(dead_letter_limit(30))
     judge.met(FirstBadRecord("parse", "ValueError: bad", "", "", None, handled=False))
     verdict = judge.verdict(decided, stopping=False)
     assert verdict is not None and "'parse' cannot go on" in str(verdict)
+
+
+def test_the_last_checkpoint_of_bounded_inputs_says_that_all_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, taken = CutWriter.upload, []
+
+    def uploaded(writer: CutWriter, epoch: int, cuts: Sequence[InstanceCut]) -> Contribution:
+        taken.append(upload(writer, epoch, cuts))
+        return taken[-1]
+
+    monkeypatch.setattr(CutWriter, "upload", uploaded)
+    job = ps.Job()
+    rows = ps.read_memory([{"k": 1}, {"k": 2}], schema={"k": "int64"}, job=job).name("in")
+    rows.key_by("k").agg(n=ps.count()).name("counted").write_black_hole(mode="changelog").name("out")
+    job.run("ends", directory=tmp_path / "job", checkpoint_dir=tmp_path / "checkpoints", parallelism=2)
+    decided = decided_at(job.plan(2), taken[-1:])
+    assert decided["in"].rows == 2 and decided["counted"].instances == 2
+    assert all(item.all_ended for item in decided.values())
 
 
 def test_an_operator_has_ended_once_every_place_has_said_so(tmp_path: Path) -> None:
