@@ -123,7 +123,9 @@ class ManagedAttempt(Attempt):
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck
             elif self._has_ended():
-                return None
+                # What was said last before the end is all there is.
+                self._judge(self._decided(None, ended=True))
+                return None if self._verdict is None else Struck(self._verdict, None)
             if self._stop is not None:
                 drain, self._stop = self._stop, None
                 self._request_stop(drain)
@@ -330,9 +332,9 @@ class ManagedAttempt(Attempt):
         if self._answers and not self._failures:
             self._head.wait(outcome, until_ns)
 
-    def _decided(self, tasks: frozenset[TaskId]) -> Mapping[str, RowsDecided]:
-        """Return of how many rows some tasks have decided, as was said last."""
-        return _decided_of(self._plan.graph, self.metrics(), tasks)
+    def _decided(self, tasks: frozenset[TaskId] | None, *, ended: bool = False) -> Mapping[str, RowsDecided]:
+        """Return of how many rows some tasks (None: all) have decided, as was said last; ``ended``: no row follows."""
+        return _decided_of(self._plan.graph, self.metrics(), tasks, ended=ended)
 
     def _take_news(self) -> None:
         self._take_all(self._head.news())
@@ -363,7 +365,7 @@ class ManagedAttempt(Attempt):
                 if self._checkpoints is not None:
                     self._checkpoints.report(message.attempt, BarrierGivenUp(message.instance, message.epoch))
             case ms.Uploaded():
-                part = Contribution(message.entries, message.positions, message.counters)
+                part = Contribution(message.entries, message.positions, message.counters, message.ended)
                 if self._checkpoints is not None:
                     self._checkpoints.repository.add_traffic(message.epoch, message.traffic)
                 self._uploads.add(message.epoch, manager, part)
@@ -531,8 +533,8 @@ def _place(manager: str) -> str:
 
 
 def _decided_of(
-    graph: ExecutionGraph, metrics: JobMetrics, tasks: Collection[TaskId] | None = None
+    graph: ExecutionGraph, metrics: JobMetrics, tasks: Collection[TaskId] | None = None, *, ended: bool = False
 ) -> Mapping[str, RowsDecided]:
     names = RowCounters().as_dict()
     counted = {line.operator: {name: getattr(line, name) for name in names} for line in metrics.ledger.operators}
-    return decided_by(graph, counted, tasks)
+    return decided_by(graph, counted, tasks, ended=ended)

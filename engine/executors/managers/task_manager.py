@@ -346,7 +346,7 @@ class TaskManager:
             traffic = repository.hand_over(epoch)
             positions = {name: dict(marks) for name, marks in part.positions.items()}
             counters = {name: dict(counts) for name, counts in part.counters.items()}
-            return ms.Uploaded(epoch, part.entries, positions, counters, traffic)
+            return ms.Uploaded(epoch, part.entries, positions, counters, traffic, dict(part.ended))
 
         def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
             if uploaded is not None:
