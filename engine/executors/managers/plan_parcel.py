@@ -1,6 +1,7 @@
 """Plans and their sinks as bytes, from the process that starts a job to its task managers.
 
-This is the one place where anything is unpickled: only bytes that the functions here have made in the job's own head, which come over the link that it opened to a process that it started. Never hand in others.
+This is the one place where anything is unpickled: only bytes that the functions here have made in the job's own head,
+which come over the link that it opened to a process that it started. Never hand in others.
 
 What is defined in the main module goes by value, whatever has a module of its own by its name: a task manager has the
 ``sys.path`` of the head (docs/decisions/0059-what-a-plan-takes-along.md).
