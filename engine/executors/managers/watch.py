@@ -110,7 +110,7 @@ def _where(name: str, watched: _Watched, now_ns: int, silent_s: int) -> str:
     if watched.step is None:
         return (
             f"task manager {name!r} has said nothing for {silent_s} s but uses a core: "
-            "a call of user code may hold the interpreter lock"
+            "it still imports, or user code holds the interpreter lock"
         )
     place = ", ".join(part for part in (watched.step.instance, watched.step.line) if part)
     return f"task manager {name!r} has been in one step for {(now_ns - watched.began_ns) // 1_000_000_000} s: {place}"
