@@ -18,6 +18,7 @@ from typing import Any, NewType, ParamSpec, TypeVar, TypeVarTuple
 
 import cloudpickle
 
+from penstock.engine.executors.managers.control_plane import LONGEST_FRAME
 from penstock.engine.executors.managers.obstacles import sentence_of
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.stand_ins import StandInSink, StandInSource
@@ -28,6 +29,9 @@ from penstock.model.errors import BugError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
+
+MOST_BYTES = LONGEST_FRAME - (1 << 20)
+"""The most bytes of a plan; the rest of its frame is for what goes with it."""
 
 
 def pack_setup(setup: ManagerSetup) -> bytes:
@@ -57,15 +61,18 @@ def pack_plan(plan: JobPlan) -> bytes:
     bounds first, so that all processes see the same.
 
     Raises:
-        PlanError: an operator holds something that cannot go to another process.
+        PlanError: an operator holds something that cannot go to another process, or too much.
         RetryableError: a source cannot look up its bounds now; the same call may work later.
     """
     operators = {key: _for_elsewhere(plan.graph, node) for key, node in plan.graph.graph.operators.items()}
     packed = _with_operators(plan, operators)
     try:
-        return _dump(packed)
+        data = _dump(packed)
     except Exception as error:
         raise _refusal(operators, error) from None
+    if len(data) > MOST_BYTES:
+        raise _too_large(operators, len(data))
+    return data
 
 
 def unpack_plan(data: bytes) -> JobPlan:
@@ -134,6 +141,15 @@ def _refusal(operators: Mapping[OperatorId, OperatorNode], error: Exception) -> 
             reason = sentence_of(node, _travels)
             return PlanError(f"{node.name!r} ({node.where}) cannot go to another process: {reason}")
     return PlanError(f"the plan cannot go to another process: {error}")
+
+
+def _too_large(operators: Mapping[OperatorId, OperatorNode], size: int) -> PlanError:
+    """Return the error that names the operator which holds the most."""
+    largest = max(operators.values(), key=lambda node: len(_dump(node.spec)))
+    return PlanError(
+        f"the plan has {size:,} bytes, most of them in {largest.name!r} ({largest.where}), and {MOST_BYTES:,} can go "
+        "to another process: let it read what it holds from files"
+    )
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no types

@@ -16,6 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.dsl.job import Job
+from penstock.engine.executors.managers import plan_parcel
 from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_sinks
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.planner import plan
@@ -211,3 +212,15 @@ def test_an_iterator_that_a_function_makes_goes_and_one_that_it_holds_does_not()
 def test_standard_output_goes_along() -> None:
     stream = sys.stdout
     assert packed(lambda rows: rows.map(lambda row: {"a": stream.fileno()}, schema=FIELDS).write_black_hole())
+
+
+def test_an_operator_that_holds_too_much_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_parcel, "MOST_BYTES", 20_000)
+    table = ps.lookup_table([{"a": number, "text": "x" * 100} for number in range(1_000)])
+    said = refusal(lambda rows: rows.filter(ps.col("a") > 0).lookup(table, on="a").write_black_hole())
+    assert re.fullmatch(
+        r"the plan has 1\d\d,\d{3} bytes, most of them in 'lookup-1' \(.*test_obstacles.py:\d+\), and 20,000 can go to "
+        r"another process: let it read what it holds from files",
+        said,
+    ), said
+    assert packed(lambda rows: rows.filter(ps.col("a") > 0).write_black_hole())
