@@ -35,6 +35,8 @@ class Greeting:
         end.setblocking(False)
         self.hello: Hello | None = None
         """The words of the other side, once it has shown that it belongs to the job."""
+        self.has_heard = False
+        """Whether the other side has begun to speak as the handshake wants it."""
         self.by_ring: bool | None = None
         """Whether the link is one by rings, once the handshake is over."""
         self.reason_against_ring = "the connection is not by a Unix socket, or one side was told not to"
@@ -123,6 +125,7 @@ class Greeting:
                 self._got += self._read(size - len(self._got))
                 if len(self._got) == size:
                     self._reply, self._got = self._got, b""
+                    self.has_heard = True
             case Write(content):
                 self._unsent, self._reply = content, b""
             case Recognise(hello):

@@ -22,7 +22,7 @@ from penstock.model.errors import WorkerLostError
 MEET_TIMEOUT_S = 20
 
 MOST_UNKNOWN = 64
-"""The most connections whose other side has not said who it is; the oldest makes room."""
+"""The most connections whose other side has not said who it is; the oldest that says nothing makes room."""
 
 _LOOK_S = 0.05
 """How often is looked whether the meeting is given up."""
@@ -124,12 +124,16 @@ class MeetingPlace:
 
     def _turn(self, meeting: _Round) -> None:
         """Let everything go on as far as it can."""
-        for end in self._accepted():
-            if len(self._unknown) >= MOST_UNKNOWN:
-                self._send_away(self._unknown.pop(0)[0], "others came")
-            greeting = Greeting(end, listen_to(self._me, self._token, os.urandom(NONCE_BYTES)), self._ring_bytes)
-            self._unknown.append((greeting, self._clock.monotonic_ns()))
         self._unknown = [each for each in self._unknown if self._is_still_unknown(*each)]
+        for end in self._accepted():
+            greeting = Greeting(end, listen_to(self._me, self._token, os.urandom(NONCE_BYTES)), self._ring_bytes)
+            newest = greeting, self._clock.monotonic_ns()
+            if self._is_still_unknown(*newest):
+                self._unknown.append(newest)
+            if len(self._unknown) > MOST_UNKNOWN:
+                # A task manager speaks at once.
+                silent = [number for number, (each, _) in enumerate(self._unknown) if not each.has_heard]
+                self._send_away(self._unknown.pop(silent[0] if silent else 0)[0], "it said nothing, and others came")
         self._admit(meeting)
         for peer, dial in list(meeting.dials.items()):
             self._dial(meeting, peer, dial)
