@@ -38,6 +38,8 @@ class FramedLink(ABC):
         # Credit that was not handed to the socket is no loss to a side that has ended; elements are.
         self._holds_elements = False
         self._ended = False
+        self._gone = False
+        """Whether the other side has closed its end, be it in order or not."""
         self._lost: str | None = None
 
     def fileno(self) -> int:
@@ -89,6 +91,7 @@ class FramedLink(ABC):
             except OSError as error:
                 taken, room, self._lost = 0, 0, str(error)
             if not taken:
+                self._gone = True
                 if arrivals or (self._ended and not (self._outbox or self._holds_elements)):
                     # The end of the stream stays where it is.
                     return arrivals

@@ -36,6 +36,7 @@ class _Entry(Generic[Region]):
     descriptor: int
     events: int = _NEWS
     """What is waited for; 0: nothing will come any more."""
+    is_lost: bool = False
 
 
 class LinkSet(Generic[Region]):
@@ -71,22 +72,18 @@ class LinkSet(Generic[Region]):
         lost: list[LostLink[Region]] = []
         for descriptor, events in self._poll.poll(0):
             entry = self._entries[descriptor]
-            try:
-                has_news = entry.channels.turn()
-            except WorkerLostError as error:
-                self._watch(entry, 0)
-                lost.append(LostLink(entry.region, entry.peer, str(error)))
-                continue
-            if events & _GONE and not has_news:
+            if not self._ask(entry, lost) and events & _GONE:
                 # The other side ended in order and went.
                 self._watch(entry, 0)
         for entry in self._entries.values():
             link = entry.channels.link
             if link.has_unsent():
-                # A link that is lost learns so here, and has nothing unsent any more.
                 link.flush()
                 if entry.events:
                     self._watch(entry, _NEWS | select.EPOLLOUT if link.is_blocked() else _NEWS)
+                elif not entry.is_lost:
+                    # Credit may go to nobody, elements may not.
+                    self._ask(entry, lost)
             elif entry.events & select.EPOLLOUT:
                 self._watch(entry, _NEWS)
         return lost
@@ -115,6 +112,16 @@ class LinkSet(Generic[Region]):
         for region in {entry.region for entry in self._entries.values()}:
             self.remove(region)
         self._poll.close()
+
+    def _ask(self, entry: _Entry[Region], lost: list[LostLink[Region]]) -> bool:
+        """Let a link bring what has come, and return whether something has; if it is lost, add that."""
+        try:
+            return entry.channels.turn()
+        except WorkerLostError as error:
+            self._watch(entry, 0)
+            entry.is_lost = True
+            lost.append(LostLink(entry.region, entry.peer, str(error)))
+            return True
 
     def _of(self, region: Region) -> Iterator[_Entry[Region]]:
         return (entry for entry in self._entries.values() if entry.region == region)

@@ -52,7 +52,7 @@ class SocketLink(FramedLink):
 
     def has_unsent(self) -> bool:
         """Return whether something waits to leave, or the other side has not read up to the end."""
-        return super().has_unsent() or (self._farewell_unread and self._lost is None)
+        return super().has_unsent() or (self._farewell_unread and not self._gone and self._lost is None)
 
     def end(self) -> None:
         """Say that nothing follows, behind all that was sent."""

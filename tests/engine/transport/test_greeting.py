@@ -27,7 +27,7 @@ NONCE = b"n" * NONCE_BYTES
 def nothing_is_left() -> Iterator[None]:
     before, mapped = descriptors(), rings_mapped()
     yield
-    assert (descriptors(), rings_mapped()) == (before, mapped)
+    assert (descriptors() - before, rings_mapped()) == (set(), mapped)
 
 
 class KilledError(Exception):

@@ -126,6 +126,29 @@ def test_a_link_that_ended_and_went_is_neither_lost_nor_news(links: Links) -> No
         sides.links._poll.close()
 
 
+@every_kind
+def test_elements_for_a_side_that_ended_and_went_are_a_loss(links: Links) -> None:
+    with ExitStack() as stack:
+        sides = Sides(stack, links, (1, "tm-1"))
+        sender = sides.own[1, "tm-1"].sender(0, "c", 8)
+        other = sides.others[1, "tm-1"].link
+        other.end()
+        while not sides.own[1, "tm-1"].link.has_ended() or other.has_unsent():
+            sides.others[1, "tm-1"].turn()
+            assert sides.links.turn() == []
+        sides.loses((1, "tm-1"))
+        assert wait(sides.links)
+        while wait(sides.links, timeout_s=0):
+            assert sides.links.turn() == []
+        lost = []
+        while not lost:
+            sender.put(Barrier(1))
+            lost += sides.links.turn()
+        sender.put(Barrier(2))
+        assert len(lost) == 1 and sides.links.turn() == [] and not sides.links.has_unsent()
+        sides.links._poll.close()
+
+
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_removing_a_region_closes_its_links_alone(kind: str) -> None:
     before = descriptors()

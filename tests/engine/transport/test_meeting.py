@@ -28,9 +28,9 @@ KINDS = {None: RingLink, Transport.RING: RingLink, Transport.TCP: SocketLink}
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    before, mapped, threads = descriptors(), rings_mapped(), threading.active_count()
+    before, mapped, threads = descriptors(), rings_mapped(), set(threading.enumerate())
     yield
-    assert (descriptors(), rings_mapped(), threading.active_count()) == (before, mapped, threads)
+    assert (descriptors() - before, rings_mapped(), set(threading.enumerate()) - threads) == (set(), mapped, set())
 
 
 @settings(max_examples=40)
