@@ -9,6 +9,7 @@ from penstock.engine.dataflow.attempt_start import FIRST
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, MakeAttempt, Progress
 from penstock.engine.jobs.leases import Leases
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.restore.restorer import release_connectors
 
 
 class PlainJob:
@@ -31,6 +32,7 @@ class PlainJob:
             InUseError: another run that lives writes to an output of this one.
         """
         self.name = plan.name
+        self._graph = plan.graph
         self._leases = leases or Leases(None, ())
         self._attempt: Attempt | None = None
         self._context = AttemptContext(clock or SystemClock(), warn=_say)
@@ -91,6 +93,7 @@ class PlainJob:
 
     def _close(self) -> None:
         self._context.resources.close()
+        release_connectors(self._graph)
         self._leases.release()
 
 
