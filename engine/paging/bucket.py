@@ -28,10 +28,10 @@ class BucketSource:
 
 @dataclass(slots=True)
 class Bucket:
-    """State of the keys in ``span``. ``dirty``: used since it was last stored. ``stored``: pages hold what it was then.
+    """State of the keys in ``span`` that its instance owns.
 
-    ``paged_bytes`` is the
-    size of what is stored, ``needed_bytes`` what it last took in memory. Up to ``whole_bytes`` cutting it is of no use.
+    ``dirty``: used since it was last stored. ``stored``: pages hold what it was then. ``paged_bytes`` is the size of
+    what is stored, ``needed_bytes`` what it last took in memory. Up to ``whole_bytes`` cutting it is of no use.
 
     ``segments`` are the lengths of the images that are stored. ``log_rows``: they hold nothing but so many rows of each
     log, numbered from 0 on, so that rows that are appended can be stored behind them; None: more than that.

@@ -58,6 +58,13 @@ def span_of_groups(first: int, end: int, count: int) -> Span:
     return Span(_start(first, count), _start(end, count))
 
 
+def held_by(spans: Sequence[Span], positions: Positions) -> NDArray[np.bool_]:
+    """Return which positions lie in one of some sorted, disjoint spans."""
+    bounds = np.array([bound for span in spans for bound in (span.low, span.high)], np.int64)
+    held: NDArray[np.bool_] = np.searchsorted(bounds, positions.astype(np.int64), side="right") % 2 == 1
+    return held
+
+
 def lows_of(spans: Sequence[Span]) -> NDArray[np.uint32]:
     """Return where sorted, disjoint spans begin, for `numpy.searchsorted`."""
     return np.array([span.low for span in spans], np.uint32)

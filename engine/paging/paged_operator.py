@@ -60,8 +60,7 @@ class PagedOperator(Operator):
         self._stores = BucketStores(context.name, self._options, self._open_pages, self._make, context)
         self._moves = BucketMoves(self._stores)
         super().open(replace(context, state=self._stores))
-        for span in owned_spans(context.key_groups, context.instance):
-            begin(self._stores, span, self._sources)
+        begin(self._stores, owned_spans(context.key_groups, context.instance), self._sources)
         self._sources = ()
         swept_us, passed_us = (context.earliest(note, START_OF_TIME_US) for note in (SWEPT, PASSED))
         self._backlog = Backlog(self._stores, self._moves, self._clock, template.minds_watermarks, swept_us, passed_us)

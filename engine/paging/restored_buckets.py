@@ -5,22 +5,27 @@ from collections.abc import Sequence
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import PASSED, Bucket, BucketSource
 from penstock.engine.paging.bucket_store import BucketStores
-from penstock.engine.paging.key_ranges import Span
+from penstock.engine.paging.key_ranges import Span, held_by
 from penstock.state.tables.image import StoreImage
 
 
-def begin(stores: BucketStores, span: Span, sources: Sequence[BucketSource]) -> None:
-    """Make the buckets of a range, from what a checkpoint has of it."""
-    mine = [(source, both) for source in sources if (both := source.span & span) is not None]
-    small = sum(source.bytes for source, _ in mine) <= stores.options.largest_bytes(1) // 2
-    notes = [_own(source.notes) for source, _ in mine]
-    if small and all(item == notes[0] for item in notes):
-        parts = {id(source.load): part for source, _ in mine if (part := source.load()) is not None}
-        bucket = Bucket(span, dirty=bool(mine))
-        stores.hold(bucket, StoreImage(list(parts.values()), span.holds), notes[:1])
-        stores.buckets.append(bucket)
-    else:
+def begin(stores: BucketStores, spans: Sequence[Span], sources: Sequence[BucketSource]) -> None:
+    """Make the buckets of an instance's ranges, from what a checkpoint has of them.
+
+    What is little is one bucket over all ranges, as the rows of every batch would have to be dealt out to several. Of
+    what lies between its ranges an instance has nothing, and no row comes.
+    """
+    if not spans or _begin_together(stores, spans, sources):
+        return
+    for span in spans:
+        _begin_range(stores, span, sources)
+    stores.buckets.sort(key=lambda bucket: bucket.span)
+
+
+def _begin_range(stores: BucketStores, span: Span, sources: Sequence[BucketSource]) -> None:
+    if not _begin_together(stores, [span], sources):
         # Operators that were at different watermarks stay apart until they have caught up with each other.
+        mine = [(source, both) for source in sources if (both := source.span & span) is not None]
         for source, both in sorted(mine, key=lambda item: item[1]):
             _fill_gap(stores, span, both.low)
             bucket = Bucket(both, dirty=True)
@@ -31,7 +36,22 @@ def begin(stores: BucketStores, span: Span, sources: Sequence[BucketSource]) -> 
             for other in stores.to_evict(0):
                 stores.evict(other)
         _fill_gap(stores, span, span.high)
-    stores.buckets.sort(key=lambda bucket: bucket.span)
+
+
+def _begin_together(stores: BucketStores, spans: Sequence[Span], sources: Sequence[BucketSource]) -> bool:
+    """Make one bucket of sorted ranges; return False if that is too much for one, or not at the same watermark."""
+    mine = [source for source in sources if any(source.span & span for span in spans)]
+    # What several share counts once.
+    sizes = {id(source.load): source.bytes for source in mine}
+    notes = [_own(source.notes) for source in mine]
+    if sum(sizes.values()) > stores.options.largest_bytes(1) // 2 or any(item != notes[0] for item in notes):
+        return False
+    loads = {id(source.load): source.load for source in mine}
+    parts = [part for load in loads.values() if (part := load()) is not None]
+    bucket = Bucket(Span(spans[0].low, spans[-1].high), dirty=bool(mine))
+    stores.hold(bucket, StoreImage(parts, lambda positions: held_by(spans, positions)), notes[:1])
+    stores.buckets.append(bucket)
+    return True
 
 
 def _fill_gap(stores: BucketStores, span: Span, until: int) -> None:

@@ -17,7 +17,7 @@ from penstock.engine.core.contract import Notes, RowCounters
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_pages import headers, read_bucket
-from penstock.engine.paging.key_ranges import span_of_groups
+from penstock.engine.paging.key_ranges import owned_spans
 from penstock.engine.paging.part_files import decode_part
 from penstock.engine.restore.key_group_owners import noted_owners
 from penstock.engine.restore.state_migration import Adapt
@@ -215,8 +215,7 @@ class RestoredState:
     def _image_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
         size = sum(file.bytes for file in entry.files)
         load = cache(lambda: self._part(entry))
-        for first, end in entry.key_groups:
-            span = span_of_groups(first, end, len(self._owners[entry.operator]))
+        for span in owned_spans(self._owners[entry.operator], entry.instance):
             yield BucketSource(span, size, self._opened_again(entry.unpacked_notes()), load)
 
     def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
@@ -226,9 +225,12 @@ class RestoredState:
             self._files.fetch(file, directory / file.name)
         pages = self._page_stores.restore(directory)
         self._opened.append(pages)
+        owned = owned_spans(self._owners[entry.operator], entry.instance)
         for header in headers(pages):
             load = partial(self._bucket_part, entry.operator, pages, header.low)
-            yield BucketSource(header.span, header.image_bytes, self._opened_again(header.notes), load)
+            # A bucket reaches over what lies between the ranges of its instance, which is not its own.
+            for both in filter(None, (header.span & span for span in owned)):
+                yield BucketSource(both, header.image_bytes, self._opened_again(header.notes), load)
 
     def _bucket_part(self, operator: str, pages: PageStore, low: int) -> StoreDump | None:
         part = read_bucket(pages, low).part

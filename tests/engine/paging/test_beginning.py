@@ -50,15 +50,16 @@ def test_begins_with_the_buckets_of_old_instances(sources: list[BucketSource], s
     assert halves(PagingOptions(None), sources) == expected
 
 
-def test_instances_that_own_several_ranges_have_a_bucket_for_each() -> None:
+@pytest.mark.parametrize(("size", "buckets"), [(0, 1), (1 << 20, 1), (1 << 30, 3)])
+def test_instances_that_own_several_ranges_have_a_bucket_for_each_if_it_is_not_little(size: int, buckets: int) -> None:
     owners = np.array([0, 1, 1, 0, 1, 0], np.int32)
     clock, shelves = ManualClock(), Shelves()
     located: Callable[[Any], Any] = context_of(clock, RowCounters(), COUNTING).locate[0]
     whole = batch_of(rows(400))
     mine = np.isin(located(whole).astype(np.uint64) * np.uint64(6) >> np.uint64(32), [0, 3, 5])
-    operator = PagedOperator(Counting, ROOM, shelves.open)
+    operator = PagedOperator(Counting, PagingOptions(None), shelves.open, [source(WHOLE, size=size)] if size else [])
     operator.open(context_of(clock, RowCounters(), COUNTING, key_groups=owners, parallelism=2))
-    assert len(operator._stores.buckets) == 3
+    assert len(operator._stores.buckets) == buckets
     list(operator.process(0, Batch(whole.filter(pa.array(mine)))))
     assert sum(counts(operator).values()) == mine.sum()
 
