@@ -25,6 +25,8 @@ class AwaitedUploads:
         """
         self._waiting[epoch], self._parts[epoch] = set(managers), []
         future = self._futures[epoch] = Future()
+        if not managers:
+            self.fail(epoch, RetryableError(f"checkpoint {epoch}: nobody is there any more to upload it"))
         return future.result
 
     def add(self, epoch: int, manager: str, part: Contribution) -> None:
@@ -52,6 +54,13 @@ class AwaitedUploads:
         """Await no more parts of this epoch and of earlier ones."""
         for begun in [begun for begun in self._futures if begun <= epoch]:
             self.fail(begun, RetryableError(f"checkpoint {begun} was given up"))
+
+    def end(self) -> None:
+        """Await nothing more: nobody will take in what is still said."""
+        for epoch in list(self._futures):
+            self.fail(
+                epoch, RetryableError(f"checkpoint {epoch} was not uploaded before its instances were taken down")
+            )
 
     def lose(self, managers: Collection[str], reason: str) -> None:
         """These task managers bring nothing any more."""

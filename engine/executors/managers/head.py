@@ -26,8 +26,6 @@ from penstock.model.errors import WorkerLostError
 JOIN_S = 60.0
 """How long the first task managers are waited for."""
 
-_UNSENT_S = 0.001
-
 MakePool = Callable[[Callable[[], None]], ManagerPool]
 """Makes the pool of a run, which calls what it is handed when there is news."""
 
@@ -55,7 +53,9 @@ class Head(AbstractContextManager["Head"]):
         self._deployments = 0
         self._said: deque[ms.ToHead] = deque()
         self.pool = parts.make_pool(self._waiter.wake)
-        shell = ManagerShell(parts.clock, self._said.append, self._waiter.wake, self._links, self.pool.has_bad_news)
+        shell = ManagerShell(
+            parts.clock, self._said.append, self._waiter.wake, self._links, self.pool.has_bad_news, keeps_errors=True
+        )
         self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
         try:
             self.pool.open(pack_setup(parts.setup))
@@ -134,8 +134,7 @@ class Head(AbstractContextManager["Head"]):
         due_ns = (until_ns, own_ns, self.pool.due_ns(), self._local.due_ns())
         times = [time_ns for time_ns in due_ns if time_ns is not None]
         seconds = max(0.0, (min(times) - self._clock.monotonic_ns()) / 1e9)
-        seconds = min(seconds, _UNSENT_S if self._links.has_unsent() else LONGEST_WAIT_S)
-        self._waiter.wait(seconds)
+        self._waiter.wait(min(seconds, LONGEST_WAIT_S))
 
     def wake(self) -> None:
         """Let whoever waits look again; from any thread or signal handler."""

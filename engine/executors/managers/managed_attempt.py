@@ -17,7 +17,7 @@ from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
-from penstock.engine.executors.managers.failures import error_of
+from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at, tasks_at
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
@@ -160,6 +160,8 @@ class ManagedAttempt(Attempt):
         self._struck = deque(item for item in self._struck if item.tasks is not None and not item.tasks <= taken)
         for note in self._release(tasks, {manager for region in down for manager in region.managers}):
             error.add_note(f"While the job was aborted: {note}")
+        if not self._regions:
+            self._uploads.end()
         self._rounds.forget()
         self._options.bad_records.ended(self._decided(frozenset(task for region in down for task in region.tasks)))
         if self._checkpoints is not None:
@@ -304,6 +306,7 @@ class ManagedAttempt(Attempt):
     def _release(self, tasks: frozenset[TaskId] | None, managers: set[str]) -> Sequence[str]:
         """Let task managers take instances down; return what went wrong with that."""
         self._notes.clear()
+        self._failures.clear()
         self._answers = {(0, manager) for manager in managers}
         down = None if tasks is None else tuple(sorted(tasks))
         for manager in sorted(managers, key=lambda name: name == CALLER):
@@ -324,12 +327,12 @@ class ManagedAttempt(Attempt):
         while self._answers:
             self._turn_for_answers(None)
             if self._failures:
-                raise self._failures[0]
+                raise self._failures.pop(0)
 
     def _turn_for_answers(self, until_ns: int | None) -> None:
         outcome = self._head.turn() if self._regions else Waiting(None)
         self._take_all(self._head.news())
-        if self._answers and not self._failures:
+        if self._answers and (until_ns is not None or not self._failures):
             self._head.wait(outcome, until_ns)
 
     def _decided(self, tasks: frozenset[TaskId] | None, *, ended: bool = False) -> Mapping[str, RowsDecided]:
@@ -370,7 +373,7 @@ class ManagedAttempt(Attempt):
                     self._checkpoints.repository.add_traffic(message.epoch, message.traffic)
                 self._uploads.add(message.epoch, manager, part)
             case ms.UploadFailed():
-                self._uploads.fail(message.epoch, error_of(message.failure, _place(manager)))
+                self._uploads.fail(message.epoch, self._error(manager, message.failure))
             case ms.Failed():
                 self._fail(manager, message)
             case ms.LinkLost():
@@ -384,14 +387,14 @@ class ManagedAttempt(Attempt):
                 self._answers.discard((message.deployment, manager))
             case ms.Refused():
                 self._answers.discard((message.deployment, manager))
-                self._failures.append(error_of(message.failure, _place(manager)))
+                self._failures.append(self._error(manager, message.failure))
             case ms.TakenDown():
                 self._answers.discard((0, manager))
                 self._notes += message.notes
             case ms.Finished():
                 self._answers.discard((0, manager))
                 if message.failure is not None:
-                    self._failures.append(error_of(message.failure, _place(manager)))
+                    self._failures.append(self._error(manager, message.failure))
             case ms.Metrics():
                 self._metrics[manager] = message.metrics
             case ms.Status():
@@ -407,11 +410,15 @@ class ManagedAttempt(Attempt):
         for manager, message in progress.items():
             self._head.send(manager, message)
 
+    def _error(self, manager: str, failure: Failure) -> BaseException:
+        error = self._head.local.raised(failure) if manager == CALLER else None
+        return error_of(failure, _place(manager)) if error is None else error
+
     def _fail(self, manager: str, message: ms.Failed) -> None:
         region = self._regions.get(message.deployment)
         if region is None:
             return
-        error = error_of(message.failure, _place(manager))
+        error = self._error(manager, message.failure)
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
         tasks = None if message.instance is None else self._tasks_of(message.instance)

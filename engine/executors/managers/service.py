@@ -20,8 +20,6 @@ from penstock.engine.transport.waiting import Waiter
 LONGEST_WAIT_S = 0.5
 """How long the loop waits at most. Whoever has something for it wakes it; this is for a wake that never comes."""
 
-_UNSENT_S = 0.001
-
 
 def serve(end: socket.socket, settings: ManagerSettings) -> None:
     """Do what the head says over a control link until it says that this process is to leave.
@@ -34,6 +32,7 @@ def serve(end: socket.socket, settings: ManagerSettings) -> None:
 class _Service:
     def __init__(self, end: socket.socket, settings: ManagerSettings) -> None:
         self._clock = SystemClock()
+        self._end_at_once = settings.end_at_once
         self._name = settings.name
         self._waiter = Waiter()
         self._links: LinkSet[int] = LinkSet()
@@ -41,7 +40,7 @@ class _Service:
         self._inbox: deque[ms.ToManager] = deque()
         self._manager: TaskManager | None = None
         self._over = self._asked_to_leave = False
-        self._plane = ControlPlane(self._clock, self._receive, lambda there, reason: settings.end_at_once())
+        self._plane = ControlPlane(self._clock, self._receive, lambda there, reason: self._end_at_once())
         self._plane.add(end, Ends(settings.job, settings.run, settings.name, HEAD))
         settings.leave.when_given(self._leave)
 
@@ -88,7 +87,11 @@ class _Service:
         self._plane.send(HEAD, ms.encode(message))
 
     def _receive(self, there: str, data: bytes) -> None:
-        self._inbox.append(ms.decode_for_manager(data))
+        try:
+            self._inbox.append(ms.decode_for_manager(data))
+        except ms.UnreadableMessageError:
+            # Head and task manager are of one version: nothing that follows can be trusted.
+            self._end_at_once()
         self._waiter.wake()
 
     def _leave(self) -> None:
@@ -110,6 +113,4 @@ class _Service:
         ]
         if times:
             seconds = min(seconds, max(0.0, (min(times) - self._clock.monotonic_ns()) / 1e9))
-        if self._links.has_unsent():
-            seconds = min(seconds, _UNSENT_S)
         self._waiter.wait(seconds)

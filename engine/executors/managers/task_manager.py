@@ -19,7 +19,7 @@ from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.hosted_instances import HostedInstances, Surroundings
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.alignment import ProgressReports
-from penstock.engine.executors.managers.failures import failure_of
+from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.step_report import Step, step_of
@@ -47,7 +47,8 @@ class ManagerShell:
     """The surroundings of a task manager.
 
     ``say`` takes what it says to the head, ``wake`` makes its thread call `turn` soon, from any thread.
-    ``is_interrupted`` returns whether a deployment that waits for others is to be given up.
+    ``is_interrupted`` returns whether a deployment that waits for others is to be given up. One that ``keeps_errors``
+    is in the process of whoever it tells, which can have them as they were `raised`.
     """
 
     clock: Clock
@@ -55,6 +56,7 @@ class ManagerShell:
     wake: Callable[[], None]
     links: LinkSet[int]
     is_interrupted: Callable[[], bool]
+    keeps_errors: bool = False
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class TaskManager:
         self._hosted: HostedInstances | None = None
         self._deployed: dict[int, _Deployed] = {}
         self._progress = ProgressReports()
+        self._raised: list[tuple[Failure, BaseException]] = []
         self._begun = 0
         self._is_idle = True
         self._started_ns = shell.clock.monotonic_ns()
@@ -101,6 +104,14 @@ class TaskManager:
     def address(self) -> str:
         """Where others meet it."""
         return self._meeting.address
+
+    def raised(self, failure: Failure) -> BaseException | None:
+        """Return the error that it has said as this very value, once; None: it has said none such."""
+        for said, error in self._raised:
+            if said is failure:
+                self._raised.remove((said, error))
+                return error
+        return None
 
     def handle(self, message: ms.ToManager) -> None:
         """Do what the head says."""
@@ -202,7 +213,7 @@ class TaskManager:
             raise
         except BaseException as error:
             self._shell.links.remove(order.deployment)
-            self._shell.say(ms.Refused(order.deployment, failure_of(error)))
+            self._shell.say(ms.Refused(order.deployment, self._failure(error)))
         else:
             self._shell.say(ms.Deployed(order.deployment))
 
@@ -321,7 +332,13 @@ class TaskManager:
             if struck and deployed.runs and not deployed.stands_still:
                 deployed.stands_still = True
                 hosted.worker.remove(deployed.part.instances)
-                self._shell.say(ms.Failed(deployment, instance, failure_of(error)))
+                self._shell.say(ms.Failed(deployment, instance, self._failure(error)))
+
+    def _failure(self, error: BaseException) -> Failure:
+        failure = failure_of(error)
+        if self._shell.keeps_errors:
+            self._raised.append((failure, error))
+        return failure
 
     def _say_ended(self) -> None:
         for deployment, deployed in self._deployed.items():
@@ -337,7 +354,7 @@ class TaskManager:
         hosted, repository = self._hosted, self._repository
         if hosted is None or hosted.cuts is None or repository is None:
             gone = RetryableError(f"checkpoint {epoch}: its instances are gone")
-            self._shell.say(ms.UploadFailed(epoch, failure_of(gone)))
+            self._shell.say(ms.UploadFailed(epoch, self._failure(gone)))
             return
         upload = hosted.cuts.begin_upload(epoch)
 
@@ -352,7 +369,7 @@ class TaskManager:
             if uploaded is not None:
                 self._shell.say(uploaded)
             elif error is not None:
-                self._shell.say(ms.UploadFailed(epoch, failure_of(error)))
+                self._shell.say(ms.UploadFailed(epoch, self._failure(error)))
 
         self._background.submit(work, answer)
 
@@ -364,7 +381,7 @@ class TaskManager:
                 hosted.close(drained=drained)
                 self._say_metrics()
             except BaseException as error:
-                failure = failure_of(error)
+                failure = self._failure(error)
             else:
                 self._forget(self._deployed)
                 self._hosted = None
