@@ -1,5 +1,7 @@
 """The handshake of two sides, without sockets: what they agree on, and that a stranger learns nothing."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +115,14 @@ def test_a_word_that_was_changed_on_its_way_is_a_strangers(place: int, change: i
     with pytest.raises(StrangerError):
         other.turn(bytes(hello) + bytes(600))
     assert (other.said, other.hello) == (b"", None)
+
+
+@given(words=st.binary(max_size=400), begins_well=st.booleans())
+def test_whatever_a_stranger_says_it_is_not_recognised(words: bytes, *, begins_well: bool) -> None:
+    other = Side(listen("tm-1", TOKEN, b"b" * NONCE_BYTES))
+    with suppress(StrangerError):
+        other.turn((MAGIC if begins_well else b"") + words)
+    assert other.hello is None and other.said in (b"", b"b" * NONCE_BYTES)
 
 
 def test_who_has_another_token_learns_random_bytes_alone() -> None:
