@@ -19,7 +19,11 @@ from penstock.engine.transport.handshake import listen as listen_to
 from penstock.engine.transport.link import Link
 from penstock.model.errors import WorkerLostError
 
-MEET_TIMEOUT_S = 20
+GREETING_TIMEOUT_S = 20
+"""How long a connection may say nothing of who it is."""
+
+MEET_TIMEOUT_S = 600
+"""How long peers are waited for that nobody knows to be lost: one may still restore another region."""
 
 MOST_UNKNOWN = 64
 """The most connections whose other side has not said who it is; the oldest that says nothing makes room."""
@@ -168,9 +172,9 @@ class MeetingPlace:
                 before.close()
             self._early[greeting.hello.me] = greeting
             return False
-        if self._clock.monotonic_ns() - came_ns < MEET_TIMEOUT_S * 1_000_000_000:
+        if self._clock.monotonic_ns() - came_ns < GREETING_TIMEOUT_S * 1_000_000_000:
             return True
-        self._send_away(greeting, f"it has not said who it is within {MEET_TIMEOUT_S} s")
+        self._send_away(greeting, f"it has not said who it is within {GREETING_TIMEOUT_S} s")
         return False
 
     def _send_away(self, greeting: Greeting, reason: str) -> None:

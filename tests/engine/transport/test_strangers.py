@@ -10,7 +10,7 @@ import pytest
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.transport.addresses import Way, ways_of
 from penstock.engine.transport.handshake import MAGIC, NONCE_BYTES
-from penstock.engine.transport.meeting import MEET_TIMEOUT_S, MOST_UNKNOWN, MeetingPlace
+from penstock.engine.transport.meeting import GREETING_TIMEOUT_S, MOST_UNKNOWN, MeetingPlace
 from penstock.model.errors import WorkerLostError
 from tests.engine.transport.linked_pairs import TOKEN, descriptors
 from tests.engine.transport.meetings import GivenUp, exchange, never, place, together
@@ -100,7 +100,7 @@ def test_who_says_nothing_makes_room_and_is_sent_away_in_the_end() -> None:
     with pytest.raises(WorkerLostError, match="given up"):
         own.meet(0, {"a": peer.address}, GivenUp(4, lambda: ends.extend(knock(way) for _ in range(40))))
     assert own.strangers == 3 * 40 - MOST_UNKNOWN
-    clock.advance_ns(MEET_TIMEOUT_S * 1_000_000_000)
+    clock.advance_ns(GREETING_TIMEOUT_S * 1_000_000_000)
     with pytest.raises(WorkerLostError, match="given up"):
         own.meet(1, {"a": peer.address}, GivenUp(1))
     # The last 40 have come just now.
