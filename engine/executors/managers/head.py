@@ -12,8 +12,8 @@ from types import TracebackType
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.failures import error_of
-from penstock.engine.executors.managers.places import CALLER
+from penstock.engine.executors.managers.failures import Failure, error_of
+from penstock.engine.executors.managers.places import CALLER, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_setup
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
 from penstock.engine.executors.managers.setup import ManagerSetup
@@ -107,6 +107,11 @@ class Head(AbstractContextManager["Head"]):
     def address(self, name: str) -> str:
         """Return where others meet a task manager."""
         return self._local.address if name == CALLER else self.pool.address(name)
+
+    def error(self, name: str, failure: Failure) -> BaseException:
+        """Return the error that a task manager speaks of, that of one in this process as it was raised."""
+        raised = self._local.raised(failure) if name == CALLER else None
+        return error_of(failure, place_phrase(name)) if raised is None else raised
 
     def send(self, name: str, message: ms.ToManager) -> None:
         """Say something to a task manager; the one in this process does it at once."""

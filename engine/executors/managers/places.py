@@ -6,7 +6,7 @@ from functools import partial
 from penstock.engine.dataflow.instance_services import Halves, MakeChannel, local_channel
 from penstock.engine.plan.planner import in_caller
 from penstock.engine.transport.linked import LinkedChannels
-from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import TaskId
 
 CALLER = "caller"
@@ -103,11 +103,17 @@ def names_at(places: Places, manager: str) -> frozenset[str]:
     return frozenset(name for name, place in places.items() if place == manager)
 
 
+def tasks_of(graph: ExecutionGraph, instance: str) -> frozenset[TaskId]:
+    """Return the task of an instance, none if no task has such a one."""
+    return frozenset(task.id for task in graph.tasks if instance in graph.instances(task))
+
+
 def tasks_at(graph: ExecutionGraph, places: Places, manager: str) -> frozenset[TaskId]:
     """Return the tasks that have instances at a task manager."""
     names = names_at(places, manager)
-    return frozenset(
-        task.id
-        for task in graph.tasks
-        if any(instance_name(graph.name(task), index) in names for index in range(task.parallelism))
-    )
+    return frozenset(task.id for task in graph.tasks if not names.isdisjoint(graph.instances(task)))
+
+
+def place_phrase(manager: str) -> str:
+    """Return how users are told of a task manager."""
+    return "the process that started the job" if manager == CALLER else f"task manager {manager!r}"

@@ -1,0 +1,225 @@
+"""The deployments of a job: regions on their task managers, which build them, close them and let them go."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock.engine.core.contract import Clock
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.worker import Outcome, Waiting
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at
+from penstock.engine.executors.managers.plan_parcel import pack_sinks
+from penstock.engine.executors.managers.pool import News
+from penstock.engine.plan.regions import regions
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+
+TAKE_DOWN_NS = 10_000_000_000
+"""How long a task manager may take to let go of its instances before it is ended."""
+
+Answer = ms.Deployed | ms.Refused | ms.TakenDown | ms.Finished
+"""What a task manager says once it has done an order that the head waits for, or could not."""
+
+
+@dataclass(slots=True)
+class Deployment:
+    """A region on its task managers.
+
+    ``ended`` are those that have seen all of their part end. ``lost_link`` is why a link between two of them broke, and
+    until when it is awaited whether one of its ends is lost, too.
+    """
+
+    number: int
+    tasks: frozenset[TaskId]
+    places: Places
+    ended: set[str] = field(default_factory=set)
+    lost_link: tuple[int, str] | None = None
+
+    @property
+    def managers(self) -> tuple[str, ...]:
+        """Where instances are, the process of the caller last: it does at once what it is told."""
+        return tuple(_caller_last(set(self.places.values())))
+
+
+class Deployments:
+    """The deployments that are up; each order waits until all that must have answered."""
+
+    def __init__(self, graph: ExecutionGraph, head: Head, clock: Clock, take: Callable[[News], None]) -> None:
+        """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
+        self._graph, self._head, self._clock, self._take = graph, head, clock, take
+        self._up: dict[int, Deployment] = {}
+        # Of which deployment (0: of all) who is to answer yet.
+        self._awaited: set[tuple[int, str]] = set()
+        self._failures: list[BaseException] = []
+        self._notes: list[str] = []
+
+    def __len__(self) -> int:
+        """Return how many are up."""
+        return len(self._up)
+
+    def __iter__(self) -> Iterator[Deployment]:
+        """Yield those that are up, the oldest first."""
+        return iter(list(self._up.values()))
+
+    def get(self, number: int) -> Deployment | None:
+        """Return the one of this number, None if it is not up."""
+        return self._up.get(number)
+
+    @property
+    def managers(self) -> set[str]:
+        """The task managers that host an instance."""
+        return {manager for deployment in self._up.values() for manager in deployment.managers}
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether all instances have."""
+        return all(deployment.ended.issuperset(deployment.managers) for deployment in self._up.values())
+
+    def names_by_manager(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return which of these instances each task manager hosts, of all that host any instance."""
+        hosted: dict[str, list[str]] = {}
+        for deployment in self._up.values():
+            for manager in deployment.managers:
+                mine = hosted.setdefault(manager, [])
+                mine += sorted(names_at(deployment.places, manager).intersection(names))
+        return {manager: tuple(mine) for manager, mine in hosted.items()}
+
+    def deploy(
+        self, tasks: frozenset[TaskId], managers: Sequence[str], start: AttemptStart, restore: ms.Restore | None
+    ) -> Sequence[Deployment]:
+        """Let task managers build the regions of some tasks; return these, which do not run yet.
+
+        Raises:
+            PenstockError: a task manager could not build its part, or is lost; nothing is left of any.
+        """
+        new = [
+            Deployment(self._head.next_deployment(), region, deal_out(self._graph, region, managers))
+            for region in regions(self._graph)
+            if region <= tasks
+        ]
+        self._await((deployment.number, manager) for deployment in new for manager in deployment.managers)
+        try:
+            self._order(new, start, restore)
+            self._collect_answers()
+        except BaseException:
+            self.release(tasks, new)
+            raise
+        self._up |= {deployment.number: deployment for deployment in new}
+        return new
+
+    def start(self, new: Iterable[Deployment]) -> None:
+        """Let the instances of deployments run."""
+        for deployment in new:
+            for manager in deployment.managers:
+                self._head.send(manager, ms.Start(deployment.number))
+
+    def remove(self, tasks: frozenset[TaskId] | None) -> Sequence[Deployment]:
+        """Count those of some tasks (None: all) as down, whatever is still said of them; return them."""
+        down = [deployment for deployment in self._up.values() if tasks is None or deployment.tasks <= tasks]
+        for deployment in down:
+            del self._up[deployment.number]
+        return down
+
+    def release(self, tasks: frozenset[TaskId] | None, down: Iterable[Deployment]) -> Sequence[str]:
+        """Let task managers abort the instances of some tasks (None: all); return what went wrong with that.
+
+        One that does not let go in time is ended.
+        """
+        managers = {manager for deployment in down for manager in deployment.managers}
+        self._notes.clear()
+        self._await((0, manager) for manager in managers)
+        order = ms.TakeDown(None if tasks is None else tuple(sorted(tasks)))
+        for manager in _caller_last(managers):
+            self._head.send(manager, order)
+        until_ns = self._clock.monotonic_ns() + TAKE_DOWN_NS
+        while self._awaited and self._clock.monotonic_ns() < until_ns:
+            outcome = self._turn()
+            if self._awaited:
+                self._head.wait(outcome, until_ns)
+        for _, manager in sorted(self._awaited):
+            for news in self._head.pool.kill(manager, "it did not let go of its instances in time"):
+                self._take(news)
+        return list(self._notes)
+
+    def finish(self, *, drained: bool) -> None:
+        """Let all task managers close everything.
+
+        Raises:
+            PenstockError: one could not, or is lost.
+        """
+        managers = self.managers
+        self._await((0, manager) for manager in managers)
+        for manager in _caller_last(managers):
+            self._head.send(manager, ms.Finish(drained))
+        self._collect_answers()
+
+    def hear(self, manager: str, answer: Answer) -> None:
+        """Take in what a task manager answers."""
+        match answer:
+            case ms.Deployed():
+                self._awaited.discard((answer.deployment, manager))
+            case ms.Refused():
+                self._awaited.discard((answer.deployment, manager))
+                self._failures.append(self._head.error(manager, answer.failure))
+            case ms.TakenDown():
+                self._awaited.discard((0, manager))
+                self._notes += answer.notes
+            case ms.Finished():
+                self._awaited.discard((0, manager))
+                if answer.failure is not None:
+                    self._failures.append(self._head.error(manager, answer.failure))
+
+    def lose(self, manager: str, error: BaseException) -> None:
+        """A task manager is gone: it answers nothing more."""
+        answers = {answer for answer in self._awaited if answer[1] == manager}
+        if answers:
+            self._awaited -= answers
+            self._failures.append(error)
+
+    def _await(self, answers: Iterable[tuple[int, str]]) -> None:
+        self._failures.clear()
+        self._awaited = set(answers)
+
+    def _order(self, new: Sequence[Deployment], start: AttemptStart, restore: ms.Restore | None) -> None:
+        """Let task managers build their parts, the caller's process last: it then waits for the others."""
+        sinks = pack_sinks(self._graph)
+        late = []
+        for deployment in new:
+            order = ms.Deploy(
+                deployment.number,
+                start.attempt,
+                tuple(sorted(deployment.tasks)),
+                dict(deployment.places),
+                {manager: self._head.address(manager) for manager in deployment.managers},
+                sinks,
+                restore,
+                start.last_epoch,
+            )
+            for manager in deployment.managers:
+                if manager == CALLER:
+                    late.append(order)
+                else:
+                    self._head.send(manager, order)
+        for order in late:
+            self._head.send(CALLER, order)
+
+    def _collect_answers(self) -> None:
+        """Take news until all that were asked have answered; raise what the first that could not says."""
+        while self._awaited:
+            outcome = self._turn()
+            if self._failures:
+                raise self._failures.pop(0)
+            if self._awaited:
+                self._head.wait(outcome, None)
+
+    def _turn(self) -> Outcome:
+        """Take news, and let what is up in the caller's process run on meanwhile."""
+        outcome = self._head.turn() if self._up else Waiting(None)
+        for news in self._head.news():
+            self._take(news)
+        return outcome
+
+
+def _caller_last(managers: Iterable[str]) -> Sequence[str]:
+    return sorted(managers, key=lambda name: (name == CALLER, name))

@@ -1,0 +1,52 @@
+"""The metrics of a job whose task managers each say theirs."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from penstock.engine.core.contract import Clock, RowCounters
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.bad_records import BadRecords
+from penstock.engine.jobs.metrics import JobMetrics, merge_metrics
+from penstock.engine.jobs.rows_decided import RowsDecided, decided_by
+from penstock.model.ids import TaskId
+
+
+class PartMetrics:
+    """What each task manager said last. `merged` may be called from any thread."""
+
+    def __init__(self, plan: JobPlan, clock: Clock, bad_records: BadRecords) -> None:
+        """Begin with none; the time of the attempt runs from `start`, first from now."""
+        self._plan, self._clock, self._bad_records = plan, clock, bad_records
+        self._parts: dict[str, JobMetrics] = {}
+        self._started_ns = clock.monotonic_ns()
+
+    def start(self) -> None:
+        """Let the attempt begin now."""
+        self._started_ns = self._clock.monotonic_ns()
+
+    def add(self, manager: str, metrics: JobMetrics) -> None:
+        """Take in what a task manager says."""
+        self._parts[manager] = metrics
+
+    def keep(self, managers: Collection[str]) -> None:
+        """Let go of what others than these have said."""
+        self._parts = {name: part for name, part in self._parts.items() if name in managers}
+
+    def merged(self, name: str, now: JobMetrics | None) -> JobMetrics:
+        """Return those of the job: of others as they said last, of the task manager ``name`` as they are ``now``."""
+        parts = dict(self._parts)
+        if now is not None:
+            parts[name] = now
+        merged = merge_metrics(self._plan.name, self._plan.graph, list(parts.values()))
+        bad = self._bad_records
+        lines = bad.lines(self.decided(merged)) if bad.rejecting else ()
+        elapsed_ns = self._clock.monotonic_ns() - self._started_ns
+        return replace(merged, elapsed_ns=elapsed_ns, bad_records=lines)
+
+    def decided(
+        self, metrics: JobMetrics, tasks: Collection[TaskId] | None = None, *, ended: bool = False
+    ) -> Mapping[str, RowsDecided]:
+        """Return of how many rows the operators of some tasks (None: all) have decided; ``ended``: no row follows."""
+        names = RowCounters().as_dict()
+        counted = {line.operator: {name: getattr(line, name) for name in names} for line in metrics.ledger.operators}
+        return decided_by(self._plan.graph, counted, tasks, ended=ended)
