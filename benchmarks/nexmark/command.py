@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.commands.arguments import BatchRows, KafkaSettings
+from penstock.commands.arguments import BatchRows, ExecutorChoice, KafkaSettings, TaskManagers, TransportChoice
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
 
@@ -28,7 +28,7 @@ FIGURES_WIDTH = 74
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSetup:
-    """The events that queries are measured on, and how many instances of an operator run them."""
+    """The events that queries are measured on, how many instances of an operator run them, and where."""
 
     source: str = GENERATOR
     kafka_settings: tuple[str, ...] = ()
@@ -36,15 +36,20 @@ class MeasurementSetup:
     parallelism: int = 1
     batch_rows: int | None = None
     out: str | None = None
+    executor: str = "embedded"
+    task_managers: int | None = None
+    transport: str | None = None
 
     def check(self) -> None:
-        """Check the source before anything is started.
+        """Check the options before anything is started.
 
         Raises:
-            OptionError: there is no such source, or it takes no settings of Kafka.
+            OptionError: there is no such source, it takes no settings of Kafka, or the executor no task managers.
         """
         from penstock.benchmarks.nexmark.topic import SCHEME, parse_address
+        from penstock.runs.run_options import check_executor
 
+        check_executor(self.executor, self.task_managers, self.transport)
         if self.source.startswith(SCHEME):
             parse_address(self.source, self.kafka_settings).bounded()
         elif self.kafka_settings:
@@ -98,6 +103,9 @@ def command(
         ),
     ] = None,
     parallelism: Annotated[int, typer.Option(min=1, metavar="P", help="Instances per operator.")] = 1,
+    executor: ExecutorChoice = None,
+    task_managers: TaskManagers = None,
+    transport: TransportChoice = None,
     batch_rows: BatchRows = None,
     out: Annotated[
         str | None,
@@ -122,7 +130,17 @@ def command(
         if fill is not None:
             _fill(fill, count, kafka_settings or ())
             return
-        measurement = MeasurementSetup(source, tuple(kafka_settings or ()), count, parallelism, batch_rows, out)
+        measurement = MeasurementSetup(
+            source,
+            tuple(kafka_settings or ()),
+            count,
+            parallelism,
+            batch_rows,
+            out,
+            executor or "embedded",
+            task_managers,
+            transport,
+        )
         measurement.check()
         if source != GENERATOR and events is not None:
             print("note: --events is for the generator; all events of the source are read", file=sys.stderr)
@@ -223,7 +241,7 @@ def _table(measured: Sequence[dict[str, Any]], width: int) -> Any:
 
     first = measured[0]
     table = Table(
-        title=f"Nexmark, {first['events']:,} events, parallelism {first['parallelism']}, one core",
+        title=f"Nexmark, {first['events']:,} events, parallelism {first['parallelism']}, {_where(first)}",
         box=box.SIMPLE_HEAD,
     )
     table.add_column("query", no_wrap=True, min_width=5)
@@ -246,3 +264,11 @@ def _table(measured: Sequence[dict[str, Any]], width: int) -> Any:
             f"{result['peak_rss_mb']:.0f}",
         )
     return table
+
+
+def _where(result: dict[str, Any]) -> str:
+    """Return where a query ran, in words."""
+    managers = result["task_managers"]
+    if managers is None:
+        return "one core"
+    return f"executor {result['executor']} with {managers} task manager{'s' * (managers > 1)}"

@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from penstock.benchmarks.nexmark.events import KINDS, Events, EventSource, count_events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.topic import SCHEME, EventTopic, parse_address
-from penstock.dsl.job import Job, embed
+from penstock.dsl.job import Job, embed, make_ready
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import Sink, Writer
-from penstock.runs.run_options import RunOptions
+from penstock.runs.cores import usable_cores
+from penstock.runs.run_options import EMBEDDED, PROCESSES, RunOptions
 
 GENERATOR = "generator"
 WARM_UP_EVENTS = 5_000
@@ -33,9 +34,11 @@ WARM_UP_EVENTS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class QueryMeasurement:
-    """One measured run. ``seconds`` exclude process start and kernel loading, and include reading and decoding.
+    """One measured run. ``seconds`` exclude the start of processes, and include reading and decoding.
 
-    ``rows`` are the rows of the final result, retractions taken off.
+    They exclude kernel loading, too, but for task managers, each of which loads kernels when it first needs them.
+    ``rows`` are the rows of the final result, retractions taken off, ``peak_rss_mb`` that of the largest process.
+    ``task_managers`` is None on the embedded executor, ``transport`` None where task managers chose.
     """
 
     query: str
@@ -45,6 +48,23 @@ class QueryMeasurement:
     rows: int
     peak_rss_mb: float
     parallelism: int
+    executor: str = EMBEDDED
+    task_managers: int | None = None
+    transport: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where a query runs: the executor, and if it has any its processes (None: one a core) and transport (the best)."""
+
+    executor: str = EMBEDDED
+    task_managers: int | None = None
+    transport: str | None = None
+
+    @property
+    def processes(self) -> int | None:
+        """The number of task managers, None on the embedded executor."""
+        return self.task_managers or usable_cores() if self.executor == PROCESSES else None
 
 
 class CountingSink(Sink):
@@ -81,8 +101,12 @@ def run_query(
     batch_rows: int | None = None,
     out: Path | None = None,
     wait: Callable[[], object] = lambda: None,
+    execution: Execution = Execution(),
 ) -> QueryMeasurement:
-    """Warm up, ``wait``, run the query to the end of its input, and write the final result to ``out`` if given."""
+    """Warm up, ``wait``, run the query to the end of its input, and write the final result to ``out`` if given.
+
+    Kernels are compiled in the warm-up, which is on the embedded executor: task managers find them on disk.
+    """
     loop = LoopOptions() if batch_rows is None else LoopOptions(batch_rows=batch_rows)
     with _small(source) as few:
         _execute(name, few, CountingSink(), RunOptions(name, parallelism, None, loop))
@@ -90,7 +114,16 @@ def run_query(
     sink: CountingSink | MemorySink = CountingSink() if out is None else MemorySink()
     if isinstance(source, EventTopic):
         source = source.bounded()
-    seconds, read = _execute(name, source, sink, RunOptions(name, parallelism, None, loop))
+    options = RunOptions(
+        name,
+        parallelism,
+        None,
+        loop,
+        executor=execution.executor,
+        task_managers=execution.processes,
+        transport=execution.transport,
+    )
+    seconds, read = _execute(name, source, sink, options)
     events = read if isinstance(source, EventTopic) else count_events(source)
     if isinstance(sink, MemorySink):
         assert out is not None
@@ -100,8 +133,20 @@ def run_query(
         rows = table.num_rows
     else:
         rows = sink.rows
-    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return QueryMeasurement(name, events, seconds, events / seconds, rows, round(peak_rss_mb, 1), parallelism)
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak_rss_mb = max(resource.getrusage(who).ru_maxrss for who in processes) / 1024
+    return QueryMeasurement(
+        name,
+        events,
+        seconds,
+        events / seconds,
+        rows,
+        round(peak_rss_mb, 1),
+        parallelism,
+        execution.executor,
+        execution.processes,
+        execution.transport,
+    )
 
 
 @contextmanager
@@ -123,10 +168,18 @@ def _small(source: EventSource) -> Iterator[EventSource]:
 
 
 def _execute(name: str, source: EventSource, sink: Sink, options: RunOptions) -> tuple[float, int]:
-    """Build and run the query; return the seconds from opening its sources to closing its sink, and the rows read."""
+    """Build and run the query; return the seconds from opening its sources to closing its sink, and the rows read.
+
+    Task managers are up, and sources open, when the time begins on the executor ``processes``.
+    """
     job = Job()
     stream = load(name)(Events(job, source))
     stream.write(sink, mode="changelog" if stream.updating else "append").name(name)
+    if options.executor == PROCESSES:
+        with TemporaryDirectory(prefix="penstock-") as folder:
+            managed = make_ready(job, replace(options, directory=Path(folder)))
+            managed.run()
+        return managed.metrics().elapsed_ns / 1e9, managed.metrics().source_rows
     started = time.perf_counter()
     running = embed(job, options)
     running.run()
@@ -150,6 +203,7 @@ def main(argv: Sequence[str]) -> int:
         batch_rows=request["batch_rows"],
         out=Path(request["out"]) if request["out"] else None,
         wait=sys.stdin.readline if request.get("wait") else lambda: None,
+        execution=Execution(request["executor"], request["task_managers"], request["transport"]),
     )
     print(json.dumps(asdict(result)))
     return 0

@@ -4,12 +4,27 @@ Imports nothing heavy. ``tests/house/test_command_line.py`` holds all commands t
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from penstock.model.errors import OptionError
+
+
+class Executor(StrEnum):
+    """Where instances run."""
+
+    EMBEDDED = "embedded"
+    PROCESSES = "processes"
+
+
+class Transport(StrEnum):
+    """What carries rows between processes."""
+
+    RING = "ring"
+    TCP = "tcp"
 
 
 def optional(metavar: str, help: str, *names: str, panel: str | None = None, **limits: Any) -> Any:
@@ -27,6 +42,19 @@ Arguments = Annotated[
 ]
 Parallelism = Annotated[int | None, optional("P", "Instances per operator; wins over the file.", min=1)]
 BatchRows = Annotated[int | None, optional("R", "Most rows in a batch.", min=1)]
+ExecutorChoice = Annotated[
+    Executor | None,
+    typer.Option("--executor", help="Where instances run: in this process, or in several.", show_default=False),
+]
+TaskManagers = Annotated[
+    int | None, optional("N", "So many processes; one for each core by default.", "--task-managers", min=1)
+]
+TransportChoice = Annotated[
+    Transport | None,
+    typer.Option(
+        "--transport", help="What carries rows between processes; the best that works by default.", show_default=False
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all that is random.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most rows to print.")]
 Kafka = Annotated[str, optional("HOST:PORT", "The cluster.", "--kafka")]

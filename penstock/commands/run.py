@@ -5,25 +5,19 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, BatchRows, File, optional
+from penstock.commands.arguments import (
+    Arguments,
+    BatchRows,
+    ExecutorChoice,
+    File,
+    TaskManagers,
+    TransportChoice,
+    optional,
+)
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
 """The panels of the help."""
-
-
-class Executor(StrEnum):
-    """Where instances run."""
-
-    EMBEDDED = "embedded"
-    PROCESSES = "processes"
-
-
-class Transport(StrEnum):
-    """What carries rows between processes."""
-
-    RING = "ring"
-    TCP = "tcp"
 
 
 class AtEnd(StrEnum):
@@ -41,17 +35,9 @@ def run(
     parallelism: Annotated[
         str | None, optional("P", "Instances per operator, or auto: one for each core; wins over the file.")
     ] = None,
-    executor: Annotated[
-        Executor | None,
-        typer.Option(help="Where instances run: in this process, or in several.", show_default=False),
-    ] = None,
-    task_managers: Annotated[
-        int | None, optional("N", "So many processes; one for each core by default.", min=1)
-    ] = None,
-    transport: Annotated[
-        Transport | None,
-        typer.Option(help="What carries rows between processes; the best that works by default.", show_default=False),
-    ] = None,
+    executor: ExecutorChoice = None,
+    task_managers: TaskManagers = None,
+    transport: TransportChoice = None,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
         str | None, optional("TIME", "How often updating results leave under load: 100ms.")

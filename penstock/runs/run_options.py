@@ -70,7 +70,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
-        _check_executor(self.executor, self.task_managers, self.transport)
+        check_executor(self.executor, self.task_managers, self.transport)
         if self.savepoint_on_stop is not None:
             check_name("savepoint", self.savepoint_on_stop)
         if self.metrics_port is not None:
@@ -180,7 +180,12 @@ def parallelism_option(text: str) -> int | str:
     return int(text)
 
 
-def _check_executor(executor: str, task_managers: int | None, transport: str | None) -> None:
+def check_executor(executor: str, task_managers: int | None, transport: str | None) -> None:
+    """Check what says where a job runs.
+
+    Raises:
+        OptionError: there is no such executor or transport, or it has no task managers.
+    """
     if executor not in EXECUTORS:
         raise OptionError(f"executor is {' or '.join(map(repr, EXECUTORS))}, not {executor!r}")
     if transport is not None and transport not in TRANSPORTS:

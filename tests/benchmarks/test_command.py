@@ -13,7 +13,10 @@ from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from tests.benchmarks.oracle import assert_same_rows, expected
 from tests.command_line import penstock
 
-FIELDS = ["query", "events", "seconds", "events_per_s", "rows", "peak_rss_mb", "parallelism"]
+FIELDS = [
+    *("query", "events", "seconds", "events_per_s", "rows", "peak_rss_mb", "parallelism"),
+    *("executor", "task_managers", "transport"),
+]
 
 
 def test_one_json_line_a_query_and_the_results_as_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +29,7 @@ def test_one_json_line_a_query_and_the_results_as_files(tmp_path: Path, capfd: p
     for line in lines:
         result = pq.read_table(out / f"{line['query']}.parquet")
         assert (line["events"], line["parallelism"], line["rows"]) == (20_000, 2, result.num_rows)
+        assert (line["executor"], line["task_managers"], line["transport"]) == ("embedded", None, None)
         assert line["events_per_s"] == pytest.approx(line["events"] / line["seconds"])
         assert_same_rows(result, expected(line["query"], data))
 
@@ -35,6 +39,25 @@ def test_the_table_names_every_query(capfd: pytest.CaptureFixture[str]) -> None:
     printed = capfd.readouterr().out
     assert "q0" in printed
     assert "q22" in printed
+
+
+PROCESSES = ["--parallelism", "2", "--executor", "processes", "--task-managers", "2", "--transport", "tcp"]
+
+
+def test_queries_run_on_task_managers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    write_dataset(data, NexmarkConfig(events=20_000))
+    options = ["--source", str(data), "--out", str(out), "--batch-rows", "3000", "--json"]
+    assert penstock("nexmark", "--queries", "q3", *options, *PROCESSES) == 0
+    line = json.loads(capfd.readouterr().out)
+    assert [line[field] for field in FIELDS[-4:]] == [2, "processes", 2, "tcp"]
+    assert_same_rows(pq.read_table(out / "q3.parquet"), expected("q3", data))
+    assert line["rows"] and line["events_per_s"] == pytest.approx(line["events"] / line["seconds"])
+
+
+def test_the_table_names_the_executor(capfd: pytest.CaptureFixture[str]) -> None:
+    assert penstock("nexmark", "--queries", "q0", "--events", "5_000", *PROCESSES) == 0
+    assert "executor processes with 2 task managers" in " ".join(capfd.readouterr().out.split())
 
 
 def test_wrong_words_are_usage_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
