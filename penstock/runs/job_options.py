@@ -5,7 +5,7 @@ An option is added here; `penstock.runs.run_options` says what becomes of it, an
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from penstock.engine.jobs.end_of_input import AtEnd
 from penstock.model.dead_letters import LetterTarget
@@ -15,16 +15,16 @@ from penstock.model.durations import Duration
 class JobOptions(TypedDict, total=False):
     """Keywords of `run` and `start`, beside ``name``."""
 
-    parallelism: int | str
+    parallelism: int | Literal["auto"]
     """Instances of each operator that does not say otherwise; default 1. ``"auto"``: one for each core."""
 
-    executor: str
+    executor: Literal["embedded", "processes"]
     """Where instances run: ``"embedded"`` (default) in this process, or ``"processes"``, on several task managers."""
 
     task_managers: int | None
     """Processes that run instances, with the executor ``"processes"``; default: one for each core that they may use."""
 
-    transport: str | None
+    transport: Literal["ring", "tcp"] | None
     """What carries rows between task managers: ``"ring"`` or ``"tcp"``; default: shared memory where there is any."""
 
     directory: str | Path

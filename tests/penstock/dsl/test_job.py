@@ -327,7 +327,7 @@ def test_two_instances_share_the_work() -> None:
         ({"channel_bytes": -5}, "channel_bytes must be a whole number of at least 1, not -5"),
         ({"linger_ms": -1}, "linger_ms must be a whole number of at least 0, not -1"),
         ({"parallelism": 0}, "parallelism must be a whole number of at least 1, not 0"),
-        ({"parallelism": "2"}, "parallelism must be a whole number of at least 1, not '2'"),
+        ({"parallelism": "2"}, "parallelism is a number or 'auto', not '2'"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], sentence: str) -> None:

@@ -34,6 +34,7 @@ def test_options_reach_what_they_set() -> None:
     assert set(LoopOptions.__dataclass_fields__) - OPTIONS == {"emit_interval_us"}
     assert make_options("job", {"emit_interval": "50ms"}).loop.emit_interval_us == 50_000
     kept = {"parallelism", "directory", "savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token"}
+    kept |= {"executor", "task_managers", "transport"}
     assert kept <= set(RunOptions.__dataclass_fields__) & OPTIONS
     chosen = make_options("job", {"metrics_port": 7, "batch_rows": 5, "savepoint_on_stop": "friday"})
     assert (chosen.metrics_port, chosen.loop.batch_rows, chosen.savepoint_on_stop) == (7, 5, "friday")
@@ -51,7 +52,7 @@ def test_a_misspelt_option_names_the_one_that_was_meant() -> None:
 
 WRONG = {
     'ps.run(checkpoint_directory="x")': 'Unexpected keyword argument "checkpoint_directory"',
-    'ps.start(parallelism="2")': 'incompatible type "str"',
+    'ps.start(parallelism="2")': "incompatible type \"Literal['2']\"; expected \"int | Literal['auto']\"",
     'ps.Job().run(restart_delays="1s")': 'Unexpected keyword argument "restart_delays"',
     'ps.read_csv("x.csv", on_error="drop")': "Literal['dead_letter', 'skip', 'fail']",
     's.join(s, "a", how="outer")': "Literal['inner', 'left', 'right', 'full']",

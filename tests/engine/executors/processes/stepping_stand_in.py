@@ -10,7 +10,7 @@ from penstock.engine.executors.managers import delivery
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import Ends
 from penstock.engine.executors.managers.host_process import ManagerSettings
-from penstock.engine.executors.managers.messages import Bye, encode
+from penstock.engine.executors.managers.messages import LeaveAsked, encode
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 
 HEARTBEAT_S = 0.05
@@ -60,7 +60,7 @@ def serve(end: socket.socket, settings: ManagerSettings) -> None:
         longest_ns=int(LONGEST_S * 1e9),
         look_s=LONGEST_S / 4,
     )
-    plane.send("head", encode(Bye()))
+    plane.send("head", encode(LeaveAsked()))
     while (word := words.get()) != b"leave":
         step.append(Step("map[1]", clock.monotonic_ns()))
         WORDS[word]()

@@ -13,7 +13,7 @@ from penstock.engine.core.clock import SystemClock
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import Ends
 from penstock.engine.executors.managers.liveness import Limits
-from penstock.engine.executors.managers.messages import Bye, OutOfStep, StuckInStep, decode_for_head
+from penstock.engine.executors.managers.messages import LeaveAsked, OutOfStep, StuckInStep, decode_for_head
 from penstock.engine.executors.managers.watch import Dead, Finding, ManagerSigns, ManagerWatch, Stuck, WellAgain
 from penstock.engine.executors.processes.launcher import ProcessLauncher
 from tests.engine.executors.processes import stepping_stand_in
@@ -41,7 +41,7 @@ class WatchingHead:
 
     def _on_message(self, there: str, body: bytes) -> None:
         match decode_for_head(body):
-            case Bye():
+            case LeaveAsked():
                 self._up.put(there)
             case StuckInStep() | OutOfStep() as report:
                 with self._lock:
