@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
 
-from penstock.runs.failpoint_settings import SAID
+from penstock.engine.core.failpoint_settings import SAID
 
 KEPT_LINES = 40
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.runs.failpoint_settings import FailpointSetting
+from penstock.engine.core.failpoint_settings import FailpointSetting
 
 
 @dataclass(frozen=True, slots=True)

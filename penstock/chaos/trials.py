@@ -18,11 +18,11 @@ from penstock.chaos.child import Child, Start, spawn
 from penstock.chaos.compared_outputs import Difference, Outputs, Rows, difference
 from penstock.chaos.experiment import ChaosError, ChaosOptions, ChaosReport
 from penstock.dsl.job import Job
+from penstock.engine.core.failpoint_settings import VARIABLE, FailpointSetting
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
-from penstock.runs.failpoint_settings import VARIABLE, FailpointSetting
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
 _WATCHED = (FailpointSetting(BEGUN, 1, "say"), FailpointSetting(COMPLETE, 1, "say"))

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Unpack
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
+from penstock.engine.core.failpoint_settings import arm_from
 from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions, Progress, embedded_attempts
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.jobs.attempt import JobPlan, MakeAttempt
@@ -39,7 +40,6 @@ from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
 from penstock.runs.compilation_notice import announce_compilation
 from penstock.runs.cores import usable_cores
-from penstock.runs.failpoint_settings import arm_from
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
 from penstock.runs.run_options import PROCESSES, RunOptions, check_named, make_options

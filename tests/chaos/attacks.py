@@ -13,8 +13,8 @@ from penstock.chaos.child import Start
 from penstock.chaos.experiment import ChaosOptions, ChaosReport
 from penstock.chaos.trials import Chaos
 from penstock.commands.loading import capture
+from penstock.engine.core.failpoint_settings import FailpointSetting
 from penstock.model.failpoint_names import MEANINGS
-from penstock.runs.failpoint_settings import FailpointSetting
 from tests.chaos.damage import damage_newest
 
 PIPELINE = Path(__file__).with_name("pipeline.py")

@@ -12,7 +12,7 @@ from penstock.chaos.child import Child, Start
 from penstock.chaos.compared_outputs import Difference, difference, read_rows
 from penstock.chaos.experiment import ChaosReport
 from penstock.dsl.sink_relocation import output_folder
-from penstock.runs.failpoint_settings import VARIABLE
+from penstock.engine.core.failpoint_settings import VARIABLE
 from tests.chaos.attacks import BATCH_ROWS, INTERVAL, PIPELINE
 
 PATIENCE_S = 120.0

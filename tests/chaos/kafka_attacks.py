@@ -22,7 +22,7 @@ from penstock.chaos.trials import Chaos
 from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
-from penstock.runs.failpoint_settings import FailpointSetting
+from penstock.engine.core.failpoint_settings import FailpointSetting
 from tests.chaos.fork_server import ForkServer
 from tests.chaos.kafka_outputs import TopicOutputs, oracle_rows
 

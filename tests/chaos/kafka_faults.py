@@ -17,8 +17,8 @@ from penstock.chaos.compared_outputs import Rows, difference
 from penstock.chaos.experiment import ChaosError, ChaosReport
 from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
+from penstock.engine.core.failpoint_settings import VARIABLE
 from penstock.model.job_graph import SinkSpec
-from penstock.runs.failpoint_settings import VARIABLE
 from tests.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
 from tests.chaos.kafka_outputs import TopicOutputs, oracle_rows
 

@@ -20,8 +20,8 @@ from penstock.commands.loading import capture
 from penstock.engine.connectors.kafka.clients import make_admin
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topic_places import LATEST, TopicPlace, look_up
+from penstock.engine.core.failpoint_settings import VARIABLE
 from penstock.model.job_graph import SinkSpec
-from penstock.runs.failpoint_settings import VARIABLE
 from tests.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
 from tests.chaos.kafka_outputs import PARTITIONS, UNCOMMITTED, TopicOutputs, oracle_rows
 

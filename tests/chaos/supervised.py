@@ -25,7 +25,7 @@ from penstock.dev.kafka_broker import LocalBroker
 from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.runs.failpoint_settings import VARIABLE
+from penstock.engine.core.failpoint_settings import VARIABLE
 from penstock.tables import Column, print_table
 from tests.chaos.kafka_outputs import KEEP, committed_messages
 from tests.chaos.supervised_faults import FAULTS, ON_SMALL_DISK

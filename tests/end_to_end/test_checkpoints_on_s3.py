@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.chaos.compared_outputs import difference, read_rows
-from penstock.runs.failpoint_settings import VARIABLE
+from penstock.engine.core.failpoint_settings import VARIABLE
 from tests.contracts.faulty_s3 import PASSING, Store, s3_store
 
 PIPELINE = """

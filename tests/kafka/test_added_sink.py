@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.chaos.child import Child, Start
-from penstock.runs.failpoint_settings import VARIABLE
+from penstock.engine.core.failpoint_settings import VARIABLE
 from tests.chaos.fork_server import ForkServer
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in

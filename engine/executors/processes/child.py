@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     from importlib import import_module
     from socket import socket
 
+    from penstock.engine.core.failpoint_settings import arm_from
     from penstock.engine.core.process_tuning import tune_process
     from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
     from penstock.engine.executors.processes.child_settings import read_settings
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     _hold_libraries_to_one_core()
     serve = import_module(settings.service).serve
     tune_process()
+    arm_from(os.environ, name)
     sys.path[:], sys.argv[:] = settings.path, settings.arguments
     serve(socket(fileno=settings.link), ManagerSettings(settings.name, settings.job, settings.run, leave, end_at_once))
     sys.exit(0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.runs.failpoint_settings import SAID
+from penstock.engine.core.failpoint_settings import SAID
 from tests.long_cases import but_for
 from tests.penstock.recovery.checkpoint_jobs import per_item, running
 

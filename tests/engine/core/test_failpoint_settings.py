@@ -3,13 +3,22 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from penstock.engine.core.failpoint_settings import (
+    ONCE,
+    VARIABLE,
+    ArmedPoints,
+    FailpointSetting,
+    arm_from,
+    parse_settings,
+)
 from penstock.model import failpoints
 from penstock.model.errors import OptionError, RetryableError
 from penstock.model.failpoint_names import MEANINGS
-from penstock.runs.failpoint_settings import VARIABLE, ArmedPoints, FailpointSetting, arm_from, parse_settings
 
 POINT = "job.loaded"
 
@@ -23,7 +32,11 @@ def test_settings_are_read() -> None:
 
 
 def test_settings_are_written_as_they_are_read() -> None:
-    settings = (FailpointSetting("job.loaded", 2), FailpointSetting("sink.clear", 1, "raise"))
+    settings = (
+        FailpointSetting("job.loaded", 2),
+        FailpointSetting("sink.clear", 1, "raise"),
+        FailpointSetting("sink.clear", 1, "kill", "tm-3"),
+    )
     assert parse_settings(",".join(map(str, settings))) == settings
 
 
@@ -54,13 +67,13 @@ def test_nothing_is_armed_when_the_variable_is_not_set(monkeypatch: pytest.Monke
     def refuse(action: object) -> None:
         raise AssertionError("armed")
 
-    monkeypatch.setattr("penstock.runs.failpoint_settings.arm", refuse)
+    monkeypatch.setattr("penstock.engine.core.failpoint_settings.arm", refuse)
     arm_from({})
     arm_from({VARIABLE: ""})
 
 
 def test_the_counts_go_on_in_a_second_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.runs.failpoint_settings._armed_with", "")
+    monkeypatch.setattr("penstock.engine.core.failpoint_settings._armed_with", "")
     try:
         arm_from({VARIABLE: f"{POINT}:2:raise"})
         failpoints.failpoint(POINT)
@@ -69,6 +82,48 @@ def test_the_counts_go_on_in_a_second_job(monkeypatch: pytest.MonkeyPatch) -> No
             failpoints.failpoint(POINT)
     finally:
         failpoints.arm(None)
+
+
+def raising(text: str, manager: str, once: str = "") -> bool:
+    """Return whether a process arms and fails at the point."""
+    arm_from({VARIABLE: text, ONCE: once}, manager)
+    try:
+        failpoints.failpoint(POINT)
+    except RetryableError:
+        return True
+    return False
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Give what makes this a process that has armed nothing."""
+
+    def begin() -> None:
+        monkeypatch.setattr("penstock.engine.core.failpoint_settings._armed_with", "")
+        failpoints.arm(None)
+
+    begin()
+    yield begin
+    failpoints.arm(None)
+
+
+def test_a_point_is_for_one_process(fresh: Callable[[], None]) -> None:
+    striking = set()
+    for setting in (f"{POINT}:1:raise", f"tm-1/{POINT}:1:raise", f"tm-*/{POINT}:1:raise"):
+        for manager in ("", "tm-0", "tm-1"):
+            fresh()
+            if raising(setting, manager):
+                striking.add((setting.partition(POINT)[0], manager))
+    assert striking == {("", ""), ("tm-1/", "tm-1"), ("tm-*/", "tm-0"), ("tm-*/", "tm-1")}
+
+
+def test_one_task_manager_only_fails_at_a_point_that_strikes_once(tmp_path: Path, fresh: Callable[[], None]) -> None:
+    struck = []
+    for manager in ("tm-0", "tm-1", "tm-2"):
+        fresh()
+        struck.append(raising(f"tm-*/{POINT}:1:raise", manager, str(tmp_path)))
+    assert struck == [True, False, False]
+    assert [path.name for path in tmp_path.iterdir()] == [POINT]
 
 
 def test_all_failpoints_are_listed() -> None:
