@@ -286,7 +286,7 @@ class JobLifeCycle:
         if reason is not None:
             self.state = _S.FAILED
             return [GiveUp(self.error, reason)]
-        delay_ns = self._policy.failed(self._ran_ns)
+        delay_ns = self._policy.failed(self._ran_ns, self.error)
         if delay_ns is None:
             self.state = _S.FAILED
             return [GiveUp(self.error, f"it failed {self._policy.failures} times in a row")]

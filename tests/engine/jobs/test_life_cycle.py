@@ -27,7 +27,7 @@ from penstock.engine.jobs.life_cycle import (
     TakeDown,
     TakenDown,
 )
-from penstock.engine.jobs.restart_policy import RestartPolicy, is_retryable
+from penstock.engine.jobs.restart_policy import SETTLED_NS, RestartPolicy, is_retryable
 from penstock.model.config import RestartOptions
 from penstock.model.errors import (
     BadRecordError,
@@ -106,6 +106,14 @@ def test_delays_double_up_to_the_most_and_then_the_attempts_are_used_up() -> Non
     assert [policy.failed(0) for _ in range(5)] == [100 * MS, 200 * MS, 300 * MS, 300 * MS, None]
 
 
+def test_a_worker_that_is_lost_after_a_while_is_not_waited_for() -> None:
+    policy = RestartPolicy(RestartOptions(attempts=7, first_delay_ms=100, most_delay_ms=300))
+    settled, failure = (SETTLED_NS, LOST), (SETTLED_NS, RetryableError("no broker"))
+    soon = (SETTLED_NS - 1, LOST)
+    delays = [policy.failed(*lost) for lost in (settled, settled, failure, failure, settled, soon, soon, settled)]
+    assert delays == [0, 0, 100 * MS, 200 * MS, 0, 100 * MS, 200 * MS, None]
+
+
 def test_no_attempts_means_no_restart_and_none_means_for_ever() -> None:
     assert RestartPolicy(RestartOptions(attempts=0)).failed(0) is None
     endless = RestartPolicy(RestartOptions())
@@ -116,7 +124,7 @@ def test_after_a_good_run_a_failure_counts_as_the_first() -> None:
     job = running()
     for _ in range(3):
         play(job, Failed(0, LOST), TakenDown(0), Elapsed(10_000 * MS), Restored(0))
-    play(job, Failed(1_000 * MS, LOST), TakenDown(1_000 * MS))
+    play(job, Failed(1_000 * MS, RetryableError()), TakenDown(1_000 * MS))
     assert job.due_ns() == 1_100 * MS
 
 
