@@ -20,23 +20,19 @@ from penstock.engine.executors.hosted_instances import HostedInstances, Surround
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.failures import Failure, failure_of
+from penstock.engine.executors.managers.manager_uploads import ManagerUploads
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.step_report import Step, step_of
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import read_status
-from penstock.engine.restore.compatibility import fit
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.engine.transport.meeting import MeetingPlace
 from penstock.model.errors import BugError, RetryableError
 from penstock.model.ids import TaskId
-from penstock.state.checkpoints.manifest import decode_manifest
-from penstock.state.checkpoints.results import LoadedCheckpoint
-from penstock.state.checkpoints.uploads import CheckpointUploads, uploading_runs
-from penstock.state.stores.rocksdb_store import RocksDbStores
 
 METRICS_NS = 1_000_000_000
 """How often figures are said."""
@@ -88,7 +84,7 @@ class TaskManager:
         self.has_left = False
         """Whether it was told to end, and has."""
         self._scratch = RunScratch(plan.directory)
-        self._repository = None if setup.storage is None else CheckpointUploads(setup.storage.files)
+        self._uploads = None if setup.storage is None else ManagerUploads(setup.storage)
         self._meeting = MeetingPlace(name, setup.token, shell.clock, setup.transport)
         self._background = BackgroundThread(f"penstock-uploads-{name}", shell.wake)
         self._hosted: HostedInstances | None = None
@@ -230,7 +226,7 @@ class TaskManager:
         if self._hosted is None:
             self._started_ns = self._shell.clock.monotonic_ns()
             self._hosted = self._open(plan)
-        restored = self._restored(order, plan)
+        restored = self._restored(order.restore, plan)
         try:
             start = AttemptStart(order.attempt, restored, order.last_epoch)
             part = self._hosted.add(plan, start, tasks, crossings.channel(channels), crossings.hosts)
@@ -241,42 +237,25 @@ class TaskManager:
 
     def _open(self, plan: JobPlan) -> HostedInstances:
         writer = None
-        if self._repository is not None:
-            writer = CutWriter(self._repository, self._scratch.path / "uploads")
+        if self._uploads is not None:
+            writer = CutWriter(self._uploads.repository, self._scratch.path / "uploads")
         around = Surroundings(
             self._shell.clock,
             self.wake_instance,
             lambda record: self._shell.say(ms.BadRecordMet(record)),
             lambda: self._begun,
-            None if self._repository is None else self._report,
+            None if self._uploads is None else self._report,
             writer,
             self._scratch,
         )
         return HostedInstances(plan, self._setup.options, around)
 
-    def _restored(self, order: ms.Deploy, plan: JobPlan) -> RestoredState | None:
-        storage, repository, restore = self._setup.storage, self._repository, order.restore
-        if storage is None or repository is None:
+    def _restored(self, restore: ms.Restore | None, plan: JobPlan) -> RestoredState | None:
+        if self._uploads is None:
             return None
-        manifest = None if restore is None else decode_manifest(restore.manifest)
-        repository.join_run(
-            storage.run,
-            {} if manifest is None else uploading_runs(manifest),
-            () if restore is None else restore.damaged,
-        )
-        if restore is None or manifest is None:
-            return None
-        self._begun = max(self._begun, manifest.epoch)
-        restored = RestoredState(
-            LoadedCheckpoint(manifest, savepoint=restore.savepoint),
-            repository.contents(restore.savepoint),
-            self._scratch.path / "restored",
-            RocksDbStores(),
-            fit(manifest, plan.graph, storage.allowed),
-        )
-        restored.closed = frozenset(restore.closed)
-        if restore.afresh:
-            restored.begin_afresh()
+        restored = self._uploads.join_run(restore, plan, self._scratch.path / "restored")
+        if restored is not None:
+            self._begun = max(self._begun, restored.manifest.epoch)
         return restored
 
     def _start(self, deployment: int) -> None:
@@ -351,19 +330,12 @@ class TaskManager:
                 self._shell.say(ms.AllEnded(deployment))
 
     def _upload(self, epoch: int) -> None:
-        hosted, repository = self._hosted, self._repository
-        if hosted is None or hosted.cuts is None or repository is None:
+        hosted, uploads = self._hosted, self._uploads
+        if hosted is None or hosted.cuts is None or uploads is None:
             gone = RetryableError(f"checkpoint {epoch}: its instances are gone")
             self._shell.say(ms.UploadFailed(epoch, self._failure(gone)))
             return
-        upload = hosted.cuts.begin_upload(epoch)
-
-        def work() -> ms.Uploaded:
-            (part,) = upload()
-            traffic = repository.hand_over(epoch)
-            positions = {name: dict(marks) for name, marks in part.positions.items()}
-            counters = {name: dict(counts) for name, counts in part.counters.items()}
-            return ms.Uploaded(epoch, part.entries, positions, counters, traffic, dict(part.ended))
+        work = uploads.begin(epoch, hosted.cuts.begin_upload(epoch))
 
         def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
             if uploaded is not None:
