@@ -1,5 +1,7 @@
 """The embedded executor: a whole job in this process, on one thread, alone or as attempts of a recovering job."""
 
+import time
+
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -35,7 +37,7 @@ class EmbeddedJob(PlainJob):
         leases: Leases | None = None,
     ) -> None:
         """Build and open everything, as `PlainJob` does."""
-        super().__init__(plan, embedded_attempts(options or EmbeddedOptions()), clock=clock, leases=leases)
+        super().__init__(plan, embedded_attempts(options or EmbeddedOptions()), time.sleep, clock=clock, leases=leases)
 
     @property
     def attempt(self) -> EmbeddedAttempt:

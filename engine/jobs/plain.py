@@ -1,7 +1,7 @@
 """A job without checkpoints: one attempt, from its start to the end of its inputs, a stop or an error."""
 
 import sys
-import time
+from collections.abc import Callable
 
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
@@ -21,11 +21,14 @@ class PlainJob:
         self,
         plan: JobPlan,
         make_attempt: MakeAttempt,
+        pause: Callable[[float], None],
         *,
         clock: Clock | None = None,
         leases: Leases | None = None,
     ) -> None:
-        """Build and open everything; nothing runs yet. ``leases`` are those of the outputs.
+        """Build and open everything; nothing runs yet.
+
+        ``leases`` are those of the outputs; ``pause`` waits so many seconds while another run has one.
 
         Raises:
             PlanError: an operator does not fit its inputs.
@@ -37,7 +40,7 @@ class PlainJob:
         self._attempt: Attempt | None = None
         self._context = AttemptContext(clock or SystemClock(), warn=_say)
         try:
-            self._leases.acquire(None, time.sleep, _say, self._wake)
+            self._leases.acquire(None, pause, _say, self._wake)
             self._attempt = make_attempt(plan, self._context, FIRST)
         except BaseException:
             self._close()

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -236,7 +237,7 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")
         plan = _job_plan(job, options)
         leases = make_leases(plan.name, plan.graph, SystemClock(), None, "", take_over=options.take_over)
-        return PlainJob(plan, attempts, leases=leases)
+        return PlainJob(plan, attempts, time.sleep, leases=leases)
     if not options.generated_names:
         check_named(job.graph)
     recovery = RecoveryOptions(
