@@ -1,0 +1,1 @@
+"""What several task managers gain and cost on one machine."""

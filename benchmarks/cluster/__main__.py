@@ -1,0 +1,61 @@
+"""``python -m penstock.benchmarks.cluster``: what several task managers gain and cost, both sides in one run.
+
+Throughput of three queries, latency through an exchange, recovery after ``kill -9``, and some 500 idle instances.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.benchmarks.cluster import idle, latency, recovery, throughput
+from penstock.benchmarks.nexmark.dataset import ensure_dataset
+
+PARTS = ("throughput", "latency", "recovery", "idle")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, and print Markdown tables or, with ``--json``, the figures in them."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.cluster", description=__doc__)
+    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each latency and idle measurement")
+    parser.add_argument("--rows-per-s", type=int, default=200_000)
+    parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    wanted = arguments.only or PARTS
+    figures: dict[str, list[dict[str, Any]]] = {}
+    if "throughput" in wanted:
+        directory = ensure_dataset(arguments.directory / f"events-{arguments.events}", arguments.events)
+        figures["throughput"] = throughput.measure(directory.resolve(), arguments.runs)
+    if "latency" in wanted:
+        figures["latency"] = list(latency.measure(arguments.rows_per_s, arguments.seconds))
+    if "recovery" in wanted:
+        figures["recovery"] = [recovery.measure(arguments.kills)]
+    if "idle" in wanted:
+        figures["idle"] = [idle.measure(arguments.seconds)]
+    print(json.dumps(figures, indent=1) if arguments.json else "\n".join(_tables(figures)))
+    return 0
+
+
+def _tables(figures: dict[str, list[dict[str, Any]]]) -> list[str]:
+    lines = []
+    for name, rows in figures.items():
+        columns = list(rows[0])
+        lines += [f"## {name.capitalize()}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        lines += [f"| {' | '.join(_shown(row[column]) for column in columns)} |" for row in rows]
+        lines.append("")
+    return lines
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
