@@ -124,9 +124,9 @@ class Deployments:
     def release(self, tasks: frozenset[TaskId] | None, down: Iterable[Deployment]) -> Sequence[str]:
         """Let task managers abort the instances of some tasks (None: all); return what went wrong with that.
 
-        One that does not let go in time is ended.
+        One that does not let go in time is ended; one that is lost is not waited for.
         """
-        managers = {manager for deployment in down for manager in deployment.managers}
+        managers = {manager for deployment in down for manager in deployment.managers if self._head.has(manager)}
         self._notes.clear()
         self._await((0, manager) for manager in managers)
         order = ms.TakeDown(None if tasks is None else tuple(sorted(tasks)))

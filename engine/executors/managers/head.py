@@ -104,6 +104,10 @@ class Head(AbstractContextManager["Head"]):
         self._deployments += 1
         return self._deployments
 
+    def has(self, name: str) -> bool:
+        """Return whether there is a task manager of this name that is not lost."""
+        return name == CALLER or self.pool.has(name)
+
     def address(self, name: str) -> str:
         """Return where others meet a task manager."""
         return self._local.address if name == CALLER else self.pool.address(name)

@@ -112,6 +112,10 @@ class ManagerPool:
         while len(self._members) < self._count:
             self._start()
 
+    def has(self, name: str) -> bool:
+        """Return whether there is one of this name that is not lost."""
+        return name in self._members
+
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
         unusable = (ManagerState.STARTED, ManagerState.DRAINING, ManagerState.LOST, ManagerState.GONE)
