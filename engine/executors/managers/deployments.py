@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.worker import Outcome, Waiting
+from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at
@@ -124,9 +124,9 @@ class Deployments:
     def release(self, tasks: frozenset[TaskId] | None, down: Iterable[Deployment]) -> Sequence[str]:
         """Let task managers abort the instances of some tasks (None: all); return what went wrong with that.
 
-        One that does not let go in time is ended; one that is lost is not waited for.
+        One that does not let go in time is ended; of one that is lost nothing is left.
         """
-        managers = {manager for deployment in down for manager in deployment.managers if self._head.has(manager)}
+        managers = {name for deployment in down for name in deployment.managers if self._head.is_there(name)}
         self._notes.clear()
         self._await((0, manager) for manager in managers)
         order = ms.TakeDown(None if tasks is None else tuple(sorted(tasks)))
@@ -215,7 +215,7 @@ class Deployments:
 
     def _turn(self) -> Outcome:
         """Take news, and let what is up in the caller's process run on meanwhile."""
-        outcome = self._head.turn() if self._up else Waiting(None)
+        outcome = self._head.turn()
         for news in self._head.news():
             self._take(news)
         return outcome

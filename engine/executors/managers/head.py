@@ -104,13 +104,13 @@ class Head(AbstractContextManager["Head"]):
         self._deployments += 1
         return self._deployments
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a task manager of this name that is not lost."""
-        return name == CALLER or self.pool.has(name)
-
     def address(self, name: str) -> str:
         """Return where others meet a task manager."""
         return self._local.address if name == CALLER else self.pool.address(name)
+
+    def is_there(self, name: str) -> bool:
+        """Return whether a task manager is not lost, as far as its loss was told by `news`."""
+        return name == CALLER or self.pool.has(name)
 
     def error(self, name: str, failure: Failure) -> BaseException:
         """Return the error that a task manager speaks of, that of one in this process as it was raised."""

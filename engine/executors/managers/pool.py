@@ -112,10 +112,6 @@ class ManagerPool:
         while len(self._members) < self._count:
             self._start()
 
-    def has(self, name: str) -> bool:
-        """Return whether there is one of this name that is not lost."""
-        return name in self._members
-
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
         unusable = (ManagerState.STARTED, ManagerState.DRAINING, ManagerState.LOST, ManagerState.GONE)
@@ -124,6 +120,10 @@ class ManagerPool:
     def awaited(self) -> int:
         """Return how many have been started and may yet join."""
         return sum(member.state is ManagerState.STARTED for member in self._members.values())
+
+    def has(self, name: str) -> bool:
+        """Return whether one was started and is not lost."""
+        return name in self._members
 
     def address(self, name: str) -> str:
         """Return where others meet one."""

@@ -1,54 +1,53 @@
-"""The deployments of a job: who is told what, and whose answer is awaited."""
+"""Deployments over the head's task managers: who is waited for, and how."""
 
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
-from penstock.engine.core.clock import SystemClock
-from penstock.engine.dataflow.worker import Outcome
+import pytest
+
+from penstock.engine.core.clock import ManualClock
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.deployments import Deployment, Deployments
-from penstock.engine.executors.managers.head import Head
-from penstock.engine.executors.managers.places import CALLER
-from penstock.engine.executors.managers.pool import News, Said
-from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.ids import TaskId
+from penstock.engine.executors.managers.deployments import TAKE_DOWN_NS
+from penstock.engine.executors.managers.task_manager import METRICS_NS
+from penstock.engine.transport.waiting import Waiter
+from penstock.model.errors import WorkerLostError
+from tests.engine.executors.managers.scripted_managers import Scene, obey
 
 
-class AnsweringHead:
-    """A head whose task managers let go as soon as they are told to, but those that are lost."""
-
-    def __init__(self, *lost: str) -> None:
-        self.told: list[str] = []
-        self._lost = lost
-        self._news: list[News] = []
-
-    def has(self, name: str) -> bool:
-        return name not in self._lost
-
-    def send(self, name: str, message: ms.ToManager) -> None:
-        assert isinstance(message, ms.TakeDown)
-        self.told.append(name)
-        if self.has(name):
-            self._news.append(Said(name, ms.TakenDown(message.tasks, (f"note of {name}",))))
-
-    def news(self) -> Iterator[News]:
-        yield from self._news
-        self._news = []
-
-    def wait(self, outcome: Outcome, until_ns: int | None) -> None:
-        raise AssertionError("all that can answer have answered")
+def test_a_lost_task_manager_is_not_waited_for_when_instances_are_taken_down(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    with scene.head:
+        attempt = scene.attempt()
+        scene.launcher.kill("tm-1")
+        struck = attempt.proceed(lambda: False, None, None)
+        assert struck is not None and isinstance(struck.error, WorkerLostError)
+        survivor = scene.launcher.managers["tm-0"]
+        began_ns = scene.clock.monotonic_ns()
+        attempt.take_down(None, struck.error)
+        assert scene.clock.monotonic_ns() - began_ns < TAKE_DOWN_NS
+        assert ms.TakeDown(None) in survivor.heard
 
 
-def test_who_is_lost_is_not_waited_for() -> None:
-    head = AnsweringHead("tm-0")
-    tasks = frozenset([TaskId(1)])
+def test_whoever_deploys_sleeps_until_something_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float | None] = []
+    wait = Waiter.wait
 
-    def take(news: News) -> None:
-        assert isinstance(news, Said)
-        deployments.hear(news.manager, cast(ms.TakenDown, news.message))
+    def record(waiter: Waiter, timeout_s: float | None) -> Collection[int]:
+        waits.append(timeout_s)
+        if len(waits) == 3:
+            held.say(ms.Deployed(1))
+        return wait(waiter, None if timeout_s is None else min(timeout_s, 0.01))
 
-    graph: Any = ExecutionGraph
-    deployments = Deployments(graph, cast(Head, head), SystemClock(), take)
-    down = Deployment(1, tasks, {"a-0": "tm-0", "a-1": "tm-1", "a-2": CALLER})
-    assert deployments.release(tasks, [down]) == ["note of tm-1", f"note of {CALLER}"]
-    assert head.told == ["tm-1", CALLER]
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [] if name == "tm-1" and isinstance(order, ms.Deploy) else obey(name, order)
+
+    clock = ManualClock()
+    scene = Scene(tmp_path, answer=answer, clock=clock)
+    with scene.head:
+        held = scene.launcher.managers["tm-1"]
+        scene.head.await_managers(lambda news: None)
+        clock.advance_ns(2 * METRICS_NS)
+        monkeypatch.setattr(Waiter, "wait", record)
+        attempt = scene.attempt()
+        assert waits and all(timeout_s for timeout_s in waits)
+        attempt.take_down(None, RuntimeError())

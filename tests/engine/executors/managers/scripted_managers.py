@@ -1,0 +1,135 @@
+"""Task managers without a process, as a head has them: they answer every order at once, or as a test says."""
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import penstock as ps
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.contract import Clock
+from penstock.engine.dataflow.attempt_start import FIRST
+from penstock.engine.executors.hosted_instances import HostOptions
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.control_plane import ControlPlane
+from penstock.engine.executors.managers.delivery import HEAD, Ends
+from penstock.engine.executors.managers.head import Head, HeadParts
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.pool import ManagerPool, News
+from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.engine.jobs.bad_records import BadRecords
+from penstock.model.config import LoopOptions
+from penstock.model.errors import RetryableError
+from penstock.model.execution_graph import ExecutionGraph
+
+JOB, RUN = "job", 1
+
+Answer = Callable[[str, ms.ToManager], Sequence[ms.ToHead]]
+"""Returns what a task manager of a name says to an order."""
+
+
+def obey(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+    """Answer as one does to whom everything succeeds."""
+    match order:
+        case ms.Setup():
+            return [ms.Joined(1, f"nowhere:{name}")]
+        case ms.Deploy():
+            return [ms.Deployed(order.deployment)]
+        case ms.TakeDown():
+            return [ms.TakenDown(order.tasks, ())]
+        case ms.Finish():
+            return [ms.Finished(None)]
+    return []
+
+
+class ScriptedManager:
+    """The other end of a control link."""
+
+    def __init__(self, name: str, end: socket.socket, clock: Clock, answer: Answer) -> None:
+        self.heard: list[ms.ToManager] = []
+        self._name, self._answer = name, answer
+        self._plane = ControlPlane(clock, self._receive, lambda there, reason: None)
+        self._plane.add(end, Ends(JOB, RUN, name, HEAD))
+
+    def say(self, message: ms.ToHead) -> None:
+        self._plane.send(HEAD, ms.encode(message))
+
+    def close(self) -> None:
+        self._plane.close()
+
+    def _receive(self, there: str, data: bytes) -> None:
+        order = ms.decode_for_manager(data)
+        self.heard.append(order)
+        for message in self._answer(self._name, order):
+            self.say(message)
+
+
+class ScriptedLauncher:
+    """Starts such task managers; ``refusals`` are how many starts fail from now on."""
+
+    def __init__(self, clock: Clock, answer: Answer = obey) -> None:
+        self.managers: dict[str, ScriptedManager] = {}
+        self.started: list[str] = []
+        self.refusals = 0
+        self.answer = answer
+        self._clock = clock
+        self._ended: dict[str, str] = {}
+
+    def start(self, name: str) -> socket.socket:
+        if self.refusals:
+            self.refusals -= 1
+            raise RetryableError(f"the process of task manager {name!r} could not be started: no memory")
+        here, there = socket.socketpair()
+        self.started.append(name)
+        self.managers[name] = ScriptedManager(name, there, self._clock, lambda who, order: self.answer(who, order))
+        return here
+
+    def kill(self, name: str, reason: str = "it was killed") -> None:
+        """Let one end, as its head sees it."""
+        self._ended[name] = reason
+        self.managers[name].close()
+
+    def ended(self, name: str, patience_s: float = 0.0) -> str | None:
+        return self._ended.get(name)
+
+    def cpu_ns(self, name: str) -> int | None:
+        return None
+
+    def forget(self, name: str) -> None:
+        self.managers.pop(name).close()
+
+    def close(self, grace_s: float) -> None:
+        for name in list(self.managers):
+            self.forget(name)
+
+
+class Scene:
+    """A head with such task managers, and what it warns of."""
+
+    def __init__(self, folder: Path, count: int = 2, answer: Answer = obey, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self.launcher = ScriptedLauncher(self.clock, answer)
+        self.warned: list[str] = []
+        self.plan = JobPlan(JOB, _graph(folder), LoopOptions(), folder / "job")
+        setup = ManagerSetup(b"", b"token" * 8, HostOptions())
+        self.head = Head(HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake)))
+
+    def attempt(self) -> ManagedAttempt:
+        """Return an attempt without checkpoints, which is deployed and runs."""
+        options = ManagedOptions(HostOptions(), BadRecords())
+        return ManagedAttempt(self.plan, self.head, AttemptContext(self.clock), options, FIRST)
+
+    def news_until(self, condition: Callable[[], bool]) -> Iterator[News]:
+        """Yield the news of the pool until a condition holds."""
+        while not condition():
+            yield from self.head.pool.turn()
+
+    def _pool(self, count: int, wake: Callable[[], None]) -> ManagerPool:
+        return ManagerPool(self.launcher, self.clock, JOB, RUN, count, wake, self.warned.append)
+
+
+def _graph(folder: Path) -> ExecutionGraph:
+    job = ps.Job()
+    bids = ps.read_nexmark("bid", ps.NexmarkConfig(events=100), job=job)
+    bids.key_by("channel").agg(bids=ps.count()).write_json(folder / "out", mode="changelog")
+    return job.plan(2, apart=True)
