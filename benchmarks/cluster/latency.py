@@ -65,7 +65,7 @@ def measure(rows_per_s: int, seconds: float) -> Iterator[dict[str, float | str]]
             job = Job()
             source = SteadySource(rows_per_s // 2, 10_000, WARM_UP_S + seconds, partitions=2)
             rows = ps.read(source, job=job).filter(ps.col("key") % 2 == 0)
-            mapped = rows.key_by("key").process(_Passing, schema={"key": int, "due_ns": int})
+            mapped = rows.key_by("key").process(_Passing, schema={"key": int, "due_ns": int}, order="arrival")
             mapped.write(AgeSink(ages))
             job.run("latency", directory=folder, **setting.options())
             ages_ms = np.concatenate([np.load(file) for file in ages.glob("*.npy")]) / 1e6
