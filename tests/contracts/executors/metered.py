@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import penstock as ps
 from penstock import col
 from penstock.dsl.job import Handle
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Sink, Source, Writer
 from penstock.model.errors import RetryableError
 from tests.benchmarks.same_rows import assert_same_rows
@@ -146,8 +147,17 @@ class MeteredJob:
         self._write(passed)
         if away_at is not None:
             passed.write(Unsteady(away_at, self.folder / "came back" if comes_back else None)).name("unsteady")
+        return job.start("metered", **self._options(options))
+
+    def run(self, **options: Any) -> JobMetrics:
+        """Run it in this thread, with checkpoints."""
+        job = ps.Job()
+        self._write(ps.read(Metered(self.folder / "meter"), time="at", job=job).name("numbers"))
+        return job.run("metered", **self._options(options))
+
+    def _options(self, options: Mapping[str, Any]) -> Any:
         given = {"checkpoint_dir": self.folder / "checkpoints", "checkpoint_interval": "1h", "restart_delay": "1ms"}
-        return job.start("metered", directory=self.folder / "job", **{**given, **options})
+        return {"directory": self.folder / "job", **given, **options}
 
     def _write(self, numbers: ps.Stream) -> None:
         out = self.folder / "out"

@@ -1,0 +1,88 @@
+"""Commands that Ctrl-C or a kill ends, on every executor: the job stops or is gone, and the next command goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import penstock as ps
+from tests.contracts.executors.metered import LONG_S, PARTITIONS, ROWS, MeteredJob, until
+from tests.contracts.executors.ways import EXECUTORS, PROCESSES
+from tests.long_cases import but_for
+
+ROOT = Path(ps.__file__).parents[1]
+
+GONE_WITHIN_S = 5.0
+"""How long task managers may outlive a command that was killed."""
+
+COMMAND = """
+    import sys
+    from pathlib import Path
+    from tests.contracts.executors.metered import MeteredJob
+    MeteredJob(Path(sys.argv[1])).run(parallelism=2, checkpoint_interval="100ms", **{options})
+"""
+
+
+class Command:
+    """A metered job run by a process of its own, in the foreground of a session of its own."""
+
+    def __init__(self, job: MeteredJob, options: Mapping[str, Any]) -> None:
+        text = "\n".join(line.strip() for line in COMMAND.strip().splitlines()).format(options=dict(options))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text, str(job.folder)], cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE
+        )
+        self.seen: list[psutil.Process] = []
+
+    def __enter__(self) -> "Command":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in [psutil.Process(self.process.pid), *self.seen] if self.process.poll() is None else self.seen:
+            if process.is_running():
+                process.kill()
+        self.process.communicate(timeout=LONG_S)
+
+    def until_committed(self, job: MeteredJob, rows: int) -> None:
+        until(lambda: job.table_rows() >= PARTITIONS * rows or self.process.poll() is not None)
+        assert self.process.poll() is None, self.process.communicate()
+        self.seen = psutil.Process(self.process.pid).children(recursive=True)
+
+
+@pytest.mark.parametrize(
+    "executor", but_for(EXECUTORS, ["processes"], "one process alone; tests/penstock/runs has more")
+)
+def test_ctrl_c_stops_the_job_and_the_next_one_goes_on(tmp_path: Path, executor: str) -> None:
+    job, options = MeteredJob(tmp_path), EXECUTORS[executor]
+    job.give(1_050)
+    with Command(job, options) as command:
+        command.until_committed(job, 1_050)
+        assert len(command.seen) == (2 if options else 0)
+        os.killpg(command.process.pid, signal.SIGINT)
+        assert command.process.wait(LONG_S) == 0
+        assert not [process for process in command.seen if process.is_running()]
+    job.check(1_050, closed=False)
+    job.give(ROWS)
+    job.run(parallelism=1)
+    job.check()
+
+
+@pytest.mark.parametrize("kills", but_for([1, 10], [1], "ten kills; one stays"))
+def test_a_command_that_is_killed_leaves_no_task_manager_and_the_next_one_goes_on(tmp_path: Path, kills: int) -> None:
+    job = MeteredJob(tmp_path)
+    for kill in range(1, kills + 1):
+        rows = ROWS * kill // (kills + 1)
+        job.give(rows)
+        with Command(job, PROCESSES) as command:
+            command.until_committed(job, rows)
+            command.process.kill()
+            assert psutil.wait_procs(command.seen, GONE_WITHIN_S)[1] == []
+    job.give(ROWS)
+    job.run(parallelism=2)
+    job.check()
+    assert not [path for path in (tmp_path / "job").rglob("*") if path.is_file()]
