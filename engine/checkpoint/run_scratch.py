@@ -17,6 +17,9 @@ SCRATCH = "scratch"
 
 _LOCK = "lock"
 
+_TRIES = 100
+"""How often a folder is made again that others remove meanwhile."""
+
 
 class RunScratch:
     """A folder below the directory of a job, `claim`ed while it is used."""
@@ -34,12 +37,23 @@ class RunScratch:
         """
         if self._lock is not None:
             return
-        try:
-            make_private_folder(self.path)
-        except OSError:
+        for _ in range(_TRIES):
+            try:
+                make_private_folder(self.path)
+                lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            except FileNotFoundError:
+                # Another run, which closes, has removed the empty folder around it.
+                continue
+            except OSError:
+                return
+            # Whoever looks for folders that are left may have it for as long as that takes, and takes this for one.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_there(lock, self.path):
+                self._lock = lock
+                break
+            os.close(lock)
+        else:
             return
-        self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for other in self._all.iterdir():
             if other != self.path:
                 _remove_if_left(other)
@@ -64,8 +78,17 @@ def _remove_if_left(folder: Path) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+        if _is_there(lock, folder):
+            shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:
         return
     finally:
         os.close(lock)
+
+
+def _is_there(lock: int, folder: Path) -> bool:
+    """Return whether an open lock is that of a folder, and not of one of its name that was removed."""
+    try:
+        return os.path.samestat(os.fstat(lock), (folder / _LOCK).stat())
+    except OSError:
+        return False
