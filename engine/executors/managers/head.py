@@ -75,12 +75,15 @@ class Head(AbstractContextManager["Head"]):
         return self._local
 
     def await_managers(self, take: Callable[[News], None]) -> Sequence[str]:
-        """Return the names of the task managers that live, at a first start all; ``take`` is told the news meanwhile.
+        """Return the names of the task managers that live, at a first start all that come up within `JOIN_S`.
+
+        ``take`` is told the news meanwhile.
 
         Raises:
             PenstockError: they could not make anything of the job.
             WorkerLostError: none has come up.
         """
+        self.pool.reopen()
         until_ns = self._clock.monotonic_ns() + int(JOIN_S * 1e9)
         first = not self.pool.live()
         lost: list[str] = []
@@ -95,6 +98,8 @@ class Head(AbstractContextManager["Head"]):
             if not self.pool.awaited() and not self.pool.live():
                 raise WorkerLostError(f"no task manager came up: {'; '.join(lost) or 'none was started'}")
             if self._clock.monotonic_ns() > until_ns:
+                if self.pool.live():
+                    break
                 raise WorkerLostError(f"no task manager came up in {JOIN_S:.0f} s")
             self._waiter.wait(LONGEST_WAIT_S)
         return self.pool.live()

@@ -17,12 +17,16 @@ from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
 from penstock.engine.executors.managers.watch import Dead, ManagerSigns, ManagerWatch, Stuck, WellAgain
+from penstock.model.errors import RetryableError
 
 LOOK_NS = 1_000_000_000
 """How often processes are looked at."""
 
 MOST_STILLBORN = 3
 """So many processes in a row may end before they have joined; then no more are started for now."""
+
+START_AGAIN_NS = 60_000_000_000
+"""After how long some are started again all the same."""
 
 ENDED_WITHIN_S = 0.5
 """How long the end of a process is awaited whose link is closed."""
@@ -99,18 +103,37 @@ class ManagerPool:
         self._members: dict[str, _Member] = {}
         self._started = 0
         self._stillborn = 0
+        self._start_again_ns: int | None = None
+        """When those are started that are missing; None: none are, or they are as soon as they are lost."""
         self._setup = b""
         self._watch = ManagerWatch()
         self._inbox: deque[tuple[str, ms.ToHead | str]] = deque()
+        self._lost: deque[Lost] = deque()
         self._look_ns = 0
         self._failure: Failure | None = None
         self._plane = ControlPlane(clock, self._receive, self._lose_link)
 
     def open(self, setup: bytes) -> None:
-        """Start all; they are usable once they have joined."""
+        """Start all; they are usable once they have joined.
+
+        Raises:
+            RetryableError: the system has no room for a process.
+        """
         self._setup = setup
-        while len(self._members) < self._count:
-            self._start()
+        self._start_missing()
+
+    def reopen(self) -> None:
+        """Start those that are missing, as an attempt is to begin.
+
+        Raises:
+            RetryableError: the system has no room for a process, and none is there.
+        """
+        try:
+            self._start_missing()
+        except RetryableError as error:
+            if not self._members:
+                raise
+            self._miss(str(error))
 
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
@@ -145,8 +168,14 @@ class ManagerPool:
         self._plane.send(name, ms.encode(message))
 
     def has_bad_news(self) -> bool:
-        """Return whether `turn` would bring word of one that is lost, or could not do what it was told."""
-        return any(isinstance(news, str | ms.Refused | ms.SetupFailed) for _, news in list(self._inbox))
+        """Return whether `turn` would bring word of one that is lost, or could not do what it was told.
+
+        Whoever waits without a `turn` asks this; it also looks at the processes now and then.
+        """
+        self._look()
+        return bool(self._lost) or any(
+            isinstance(news, str | ms.Refused | ms.SetupFailed) for _, news in list(self._inbox)
+        )
 
     def turn(self) -> Iterator[News]:
         """Yield what has come; look at the processes now and then, and replace those that are lost."""
@@ -157,14 +186,16 @@ class ManagerPool:
                 continue
             if isinstance(news, str):
                 # A link is closed a moment before its process has ended, which says more.
-                yield self._lose(name, self._launcher.ended(name, ENDED_WITHIN_S) or news)
+                self._lose(name, self._launcher.ended(name, ENDED_WITHIN_S) or news)
+            elif isinstance(news, ms.SetupFailed) and self.live():
+                # Others could make something of it, and go on.
+                self._lose(name, f"it could make nothing of the job: {news.failure.message}")
             else:
                 self._hear(name, member, news)
                 yield Said(name, news)
-        now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._look_ns:
-            self._look_ns = now_ns + LOOK_NS
-            yield from self._look(now_ns)
+            yield from self._take_lost()
+        self._look()
+        yield from self._take_lost()
 
     def due_ns(self) -> int:
         """Return when processes are looked at next."""
@@ -173,7 +204,8 @@ class ManagerPool:
     def kill(self, name: str, reason: str) -> Iterator[News]:
         """End one that does not do what it was told."""
         if name in self._members:
-            yield self._lose(name, reason)
+            self._lose(name, reason)
+        yield from self._take_lost()
 
     def close(self) -> None:
         """End all."""
@@ -201,43 +233,66 @@ class ManagerPool:
             case _:
                 pass
 
-    def _look(self, now_ns: int) -> Iterator[News]:
+    def _take_lost(self) -> Iterator[Lost]:
+        while self._lost:
+            yield self._lost.popleft()
+
+    def _look(self) -> None:
+        """Look at the processes if it is time."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < self._look_ns:
+            return
+        self._look_ns = now_ns + LOOK_NS
         signs: dict[str, ManagerSigns] = {}
-        for name in list(self._members):
+        for name, member in list(self._members.items()):
             ended = self._launcher.ended(name)
             if ended is not None:
-                yield self._lose(name, ended)
-                continue
-            if (leave_ns := self._members[name].leave_ns) is not None and leave_ns <= now_ns:
-                yield self._lose(name, "it was told to end (SIGTERM)")
-                continue
-            heard_ns = self._plane.heard_ns(name)
-            if heard_ns is not None:
+                self._lose(name, ended)
+            elif member.leave_ns is not None and member.leave_ns <= now_ns:
+                self._lose(name, "it was told to end (SIGTERM)")
+            elif (heard_ns := self._plane.heard_ns(name)) is not None:
                 signs[name] = ManagerSigns(heard_ns, self._launcher.cpu_ns(name))
         for finding in self._watch.look(now_ns, signs):
             match finding:
                 case Dead():
-                    yield self._lose(finding.name, "it said nothing and used no core for too long")
+                    self._lose(finding.name, "it said nothing and used no core for too long")
                 case Stuck():
                     self._warn(f"STUCK: {finding.text}")
                 case WellAgain():
                     self._warn(f"WELL AGAIN: {finding.text}")
+        if self._start_again_ns is not None and self._start_again_ns <= now_ns:
+            self.reopen()
 
-    def _lose(self, name: str, reason: str) -> Lost:
+    def _lose(self, name: str, reason: str) -> None:
         member = self._members.pop(name)
+        self._lost.append(Lost(name, reason))
         self._plane.remove(name)
         # It may only be out of reach: nothing of it may go on.
         self._launcher.forget(name)
         if member.state is ManagerState.STARTED:
             self._stillborn += 1
-        if self._stillborn < MOST_STILLBORN:
+        if self._start_again_ns is not None:
+            return
+        if self._stillborn >= MOST_STILLBORN:
+            self._miss(f"{MOST_STILLBORN} in a row ended before they were up, the last as {reason}")
+            return
+        try:
             self._start()
-        elif self._stillborn == MOST_STILLBORN:
-            self._warn(
-                f"TASK MANAGERS MISSING: {MOST_STILLBORN} in a row ended before they were up, the last as {reason}; "
-                f"the job goes on with {len(self._members)}."
-            )
-        return Lost(name, reason)
+        except RetryableError as error:
+            self._miss(str(error))
+
+    def _miss(self, reason: str) -> None:
+        """Go on without those that are missing, for a while."""
+        self._start_again_ns = self._clock.monotonic_ns() + START_AGAIN_NS
+        self._warn(
+            f"TASK MANAGERS MISSING: {reason}; the job goes on with {len(self._members)} of {self._count}, and the "
+            f"others are started in {START_AGAIN_NS // 1_000_000_000} s, or when it restarts."
+        )
+
+    def _start_missing(self) -> None:
+        self._stillborn, self._start_again_ns = 0, None
+        while len(self._members) < self._count:
+            self._start()
 
     def _start(self) -> None:
         name = f"tm-{self._started}"

@@ -84,10 +84,14 @@ class ScriptedLauncher:
         self.managers[name] = ScriptedManager(name, there, self._clock, lambda who, order: self.answer(who, order))
         return here
 
-    def kill(self, name: str, reason: str = "it was killed") -> None:
-        """Let one end, as its head sees it."""
-        self._ended[name] = reason
+    def kill(self, name: str) -> None:
+        """Let one end."""
+        self.end(name)
         self.managers[name].close()
+
+    def end(self, name: str) -> None:
+        """Let the process of one end, whose link is not closed yet."""
+        self._ended[name] = "it was killed"
 
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         return self._ended.get(name)

@@ -1,0 +1,117 @@
+"""The pool of task managers: what becomes of those that are lost, and of those that cannot come in their place."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.executors.managers import head as managers_head
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers import pool
+from penstock.engine.executors.managers.failures import failure_of
+from penstock.engine.executors.managers.pool import LOOK_NS, MOST_STILLBORN, Lost, News
+from penstock.model.errors import WorkerLostError
+from tests.engine.executors.managers.scripted_managers import Scene, obey
+
+
+def ignore(news: News) -> None:
+    pass
+
+
+def lost_of(scene: Scene, name: str) -> list[News]:
+    """Lose a task manager that has joined; return the news of it."""
+    scene.launcher.kill(name)
+    return list(scene.news_until(lambda: not scene.head.pool.has(name)))
+
+
+def test_a_job_goes_on_with_the_others_where_there_is_no_room_for_a_replacement(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    with scene.head as head:
+        head.await_managers(ignore)
+        scene.launcher.refusals = 1
+        assert lost_of(scene, "tm-1") == [Lost("tm-1", "it was killed")]
+        assert head.pool.live() == ["tm-0"] and head.pool.awaited() == 0
+        (warning,) = scene.warned
+        assert "no memory" in warning and "1 of 2" in warning
+        head.await_managers(ignore)
+        assert scene.launcher.started[-1] != "tm-1" and len(scene.launcher.started) == 3
+
+
+def test_the_missing_are_started_again_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "START_AGAIN_NS", 0)
+    scene = Scene(tmp_path)
+    with scene.head as head:
+        head.await_managers(ignore)
+        scene.launcher.refusals = 1
+        lost_of(scene, "tm-1")
+        list(scene.news_until(lambda: len(head.pool.live()) == 2))
+        assert len(scene.launcher.started) == 3
+
+
+def test_an_attempt_after_stillborn_task_managers_starts_others(tmp_path: Path) -> None:
+    def die(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        scene.launcher.end(name)
+        return []
+
+    scene = Scene(tmp_path, count=1)
+    with scene.head as head:
+        head.await_managers(ignore)
+        scene.launcher.answer = die
+        lost_of(scene, "tm-0")
+        with pytest.raises(WorkerLostError, match="it was killed"):
+            head.await_managers(ignore)
+        assert len(scene.launcher.started) == 1 + MOST_STILLBORN
+        scene.launcher.answer = obey
+        assert head.await_managers(ignore) == scene.launcher.started[-1:]
+
+
+def test_a_replacement_that_can_make_nothing_of_the_job_does_not_end_it(tmp_path: Path) -> None:
+    def refuse(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [ms.SetupFailed(failure_of(ModuleNotFoundError("No module named 'shop'")))]
+
+    scene = Scene(tmp_path)
+    with scene.head as head:
+        head.await_managers(ignore)
+        scene.launcher.answer = refuse
+        lost_of(scene, "tm-1")
+        assert {type(item) for item in scene.news_until(lambda: bool(scene.warned))} <= {Lost}
+        assert len(scene.launcher.started) == 2 + MOST_STILLBORN
+        assert "No module named 'shop'" in scene.warned[0] and "1 of 2" in scene.warned[0]
+        assert head.pool.live() == ["tm-0"] and head.pool.awaited() == 0
+
+
+def test_the_first_that_can_make_nothing_of_the_job_end_it(tmp_path: Path) -> None:
+    def refuse(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [ms.SetupFailed(failure_of(ModuleNotFoundError("No module named 'shop'")))]
+
+    with Scene(tmp_path, answer=refuse).head as head, pytest.raises(ModuleNotFoundError, match="shop"):
+        head.await_managers(ignore)
+
+
+def test_one_that_never_joins_does_not_keep_the_others_from_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [] if name == "tm-1" else obey(name, order)
+
+    scene = Scene(tmp_path, answer=answer)
+    with scene.head as head:
+        list(scene.news_until(lambda: bool(head.pool.live())))
+        scene.launcher.kill("tm-0")
+        list(scene.news_until(lambda: not head.pool.has("tm-0")))
+        monkeypatch.setattr(managers_head, "JOIN_S", 1.0)
+        assert head.await_managers(ignore) == ["tm-2"]
+
+
+def test_who_waits_without_a_turn_hears_of_a_process_that_ended(tmp_path: Path) -> None:
+    clock = ManualClock()
+    scene = Scene(tmp_path, clock=clock)
+    with scene.head as head:
+        head.await_managers(ignore)
+        list(head.pool.turn())
+        assert not head.pool.has_bad_news()
+        scene.launcher.end("tm-1")
+        clock.advance_ns(LOOK_NS)
+        assert head.pool.has_bad_news()
+        assert Lost("tm-1", "it was killed") in list(head.pool.turn())
