@@ -205,9 +205,8 @@ class TaskManager:
     def _deploy(self, order: ms.Deploy) -> None:
         try:
             self._build(order)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:
+            self._raise_at_once(error)
             self._shell.links.remove(order.deployment)
             self._shell.say(ms.Refused(order.deployment, self._failure(error)))
         else:
@@ -294,9 +293,8 @@ class TaskManager:
             return Waiting(None)
         try:
             outcome = hosted.worker.step()
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:
+            self._raise_at_once(error)
             at = hosted.worker.at
             self._fail(hosted, error, None if at is None else at.name)
             return Waiting(None)
@@ -312,6 +310,11 @@ class TaskManager:
                 deployed.stands_still = True
                 hosted.worker.remove(deployed.part.instances)
                 self._shell.say(ms.Failed(deployment, instance, self._failure(error)))
+
+    def _raise_at_once(self, error: BaseException) -> None:
+        """Let an order to end the program through, if this is its process; from another it is said as all errors."""
+        if self._shell.keeps_errors and isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
 
     def _failure(self, error: BaseException) -> Failure:
         failure = failure_of(error)
