@@ -5,7 +5,7 @@ It outlives attempts: task managers that live are given instances again. One thr
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -49,19 +49,26 @@ class Head(AbstractContextManager["Head"]):
         self._clock = parts.clock
         self._waiter = Waiter()
         self._links: LinkSet[int] = LinkSet()
-        self._waiter.add(self._links.fileno())
         self._deployments = 0
         self._said: deque[ms.ToHead] = deque()
-        self.pool = parts.make_pool(self._waiter.wake)
-        shell = ManagerShell(
-            parts.clock, self._said.append, self._waiter.wake, self._links, self.pool.has_bad_news, keeps_errors=True
-        )
-        self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._waiter.close)
+            opened.callback(self._links.close)
+            self._waiter.add(self._links.fileno())
+            shell = ManagerShell(
+                parts.clock,
+                self._said.append,
+                self._waiter.wake,
+                self._links,
+                lambda: self.pool.has_bad_news(),
+                keeps_errors=True,
+            )
+            self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
+            opened.callback(self._local.close)
+            self.pool = parts.make_pool(self._waiter.wake)
+            opened.callback(self.pool.close)
             self.pool.open(pack_setup(parts.setup))
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -156,7 +163,4 @@ class Head(AbstractContextManager["Head"]):
 
     def close(self) -> None:
         """End all task managers."""
-        self.pool.close()
-        self._local.close()
-        self._links.close()
-        self._waiter.close()
+        self._opened.close()

@@ -73,11 +73,24 @@ class ManagedAttempt(Attempt):
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
-        self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
+        try:
+            self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
+        except BaseException as error:
+            # What was deployed would run on, and nobody have it.
+            self.take_down(None, error)
+            raise
         self._metrics.start()
 
     def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         """Carry messages; without checkpoints, until every instance has ended."""
+        try:
+            return self._carry(until, until_ns, progress)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            return Struck(error, None)
+
+    def _carry(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self._head.turn()

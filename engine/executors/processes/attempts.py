@@ -54,6 +54,10 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
 
     def make_pool(wake: Callable[[], None]) -> ManagerPool:
         launcher = ProcessLauncher(plan.name, run)
-        return ManagerPool(launcher, context.clock, plan.name, run, options.task_managers, wake, context.warn)
+        try:
+            return ManagerPool(launcher, context.clock, plan.name, run, options.task_managers, wake, context.warn)
+        except BaseException:
+            launcher.close(0)
+            raise
 
     return Head(HeadParts(plan, setup, context.clock, make_pool))
