@@ -10,6 +10,7 @@ from enum import Enum
 
 from penstock.engine.core.event_log import EventLog
 from penstock.engine.jobs.restart_policy import RestartPolicy, is_retryable
+from penstock.model.errors import WorkerLostError
 from penstock.model.ids import TaskId
 
 
@@ -168,6 +169,9 @@ TRANSITIONS: Mapping[JobState, Mapping[type[Event], frozenset[JobState]]] = {
 STOP_TRIES = 3
 """So often a job that was told to stop may fail before it ends without its last checkpoint."""
 
+START_TRIES = 3
+"""So often, at the least, a job that has never run is tried to be started if workers are lost, which start slowly."""
+
 STOP_DELAY_NS = 500_000_000
 """The longest wait of such a job before it tries again."""
 
@@ -303,7 +307,9 @@ class JobLifeCycle:
             self._failures_since_stop += 1
             if self._failures_since_stop >= STOP_TRIES:
                 return f"it was told to stop and failed {STOP_TRIES} times since: its last complete checkpoint stands"
-        elif not self.has_run and now_ns - self._submitted_ns >= self._policy.start_timeout_ns:
+        elif self.has_run or (isinstance(self.error, WorkerLostError) and self.attempt < START_TRIES):
+            return None
+        elif now_ns - self._submitted_ns >= self._policy.start_timeout_ns:
             return (
                 f"it could not be started within {self._policy.start_timeout_ns / 1e9:g} s: start it again, or let it "
                 "wait longer by start_timeout"

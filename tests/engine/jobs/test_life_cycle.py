@@ -201,11 +201,21 @@ def test_a_stop_ends_the_wait_for_the_next_attempt() -> None:
 
 def test_a_job_that_never_ran_is_tried_for_a_while_and_then_given_up() -> None:
     job = made(replace(OPTIONS, attempts=None, start_timeout_ms=1_000))
-    play(job, Submitted(5 * MS), Failed(200 * MS, LOST), TakenDown(200 * MS))
+    absent = RetryableError("no broker")
+    play(job, Submitted(5 * MS), Failed(200 * MS, absent), TakenDown(200 * MS))
     assert job.due_ns() == 300 * MS
-    (given_up,) = play(job, Elapsed(300 * MS), Failed(1_005 * MS, LOST), TakenDown(1_005 * MS))[2:]
-    assert isinstance(given_up, GiveUp) and given_up.error is LOST
+    (given_up,) = play(job, Elapsed(300 * MS), Failed(1_005 * MS, absent), TakenDown(1_005 * MS))[2:]
+    assert isinstance(given_up, GiveUp) and given_up.error is absent
     assert "could not be started within 1 s" in given_up.reason and "start_timeout" in given_up.reason
+
+
+def test_task_managers_that_are_lost_at_a_start_may_have_taken_all_its_time_to_come_up() -> None:
+    job = made(replace(OPTIONS, attempts=None, start_timeout_ms=1_000))
+    play(job, Submitted(0), Failed(8_000 * MS, LOST), TakenDown(8_000 * MS))
+    play(job, Elapsed(8_000 * MS), Failed(9_000 * MS, LOST), TakenDown(9_000 * MS))
+    assert job.state is JobState.RESTARTING
+    commands = play(job, Elapsed(9_000 * MS), Failed(9_500 * MS, LOST), TakenDown(9_500 * MS))
+    assert isinstance(commands[-1], GiveUp)
 
 
 def test_the_last_try_of_a_start_is_made_when_its_time_is_over() -> None:
