@@ -137,7 +137,7 @@ class MeteredJob:
     def start(
         self, *, away_at: int | None = None, comes_back: bool = True, bad_at: int | None = None, **options: Any
     ) -> Handle:
-        """Start it, with checkpoints.
+        """Start it, with checkpoints unless ``checkpoint_dir`` is None.
 
         A sink is away at the row of an id, once or for good; a function fails at that of another.
         """
@@ -156,8 +156,10 @@ class MeteredJob:
         return job.run("metered", **self._options(options))
 
     def _options(self, options: Mapping[str, Any]) -> Any:
-        given = {"checkpoint_dir": self.folder / "checkpoints", "checkpoint_interval": "1h", "restart_delay": "1ms"}
-        return {"directory": self.folder / "job", **given, **options}
+        given = {"directory": self.folder / "job", "restart_delay": "1ms", **options}
+        if given.setdefault("checkpoint_dir", self.folder / "checkpoints") is not None:
+            given.setdefault("checkpoint_interval", "1h")
+        return given
 
     def _write(self, numbers: ps.Stream) -> None:
         out = self.folder / "out"

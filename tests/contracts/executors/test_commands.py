@@ -55,9 +55,9 @@ class Command:
 
 
 @pytest.mark.parametrize(
-    "executor", but_for(EXECUTORS, ["processes"], "one process alone; tests/penstock/runs has more")
+    "executor", but_for(EXECUTORS, ["processes"], "one process alone; tests/end_to_end/test_chaos.py kills those")
 )
-def test_ctrl_c_stops_the_job_and_the_next_one_goes_on(tmp_path: Path, executor: str) -> None:
+def test_commands_are_stopped_by_ctrl_c_and_killed_and_the_next_one_goes_on(tmp_path: Path, executor: str) -> None:
     job, options = MeteredJob(tmp_path), EXECUTORS[executor]
     job.give(1_050)
     with Command(job, options) as command:
@@ -67,22 +67,30 @@ def test_ctrl_c_stops_the_job_and_the_next_one_goes_on(tmp_path: Path, executor:
         assert command.process.wait(LONG_S) == 0
         assert not [process for process in command.seen if process.is_running()]
     job.check(1_050, closed=False)
-    job.give(ROWS)
-    job.run(parallelism=1)
-    job.check()
+    kill_a_command(job, options, 2_000)
+    finish(job)
 
 
-@pytest.mark.parametrize("kills", but_for([1, 10], [1], "ten kills; one stays"))
-def test_a_command_that_is_killed_leaves_no_task_manager_and_the_next_one_goes_on(tmp_path: Path, kills: int) -> None:
+@pytest.mark.long("ten kills; one stands in test_commands_are_stopped_by_ctrl_c_and_killed")
+def test_a_command_is_killed_again_and_again(tmp_path: Path) -> None:
     job = MeteredJob(tmp_path)
-    for kill in range(1, kills + 1):
-        rows = ROWS * kill // (kills + 1)
-        job.give(rows)
-        with Command(job, PROCESSES) as command:
-            command.until_committed(job, rows)
-            command.process.kill()
-            assert psutil.wait_procs(command.seen, GONE_WITHIN_S)[1] == []
+    for kill in range(1, 11):
+        kill_a_command(job, PROCESSES, ROWS * kill // 11)
+    finish(job)
+
+
+def kill_a_command(job: MeteredJob, options: Mapping[str, Any], rows: int) -> None:
+    """Run one until it has committed so many rows of each partition, and kill it; nothing of it lives on."""
+    job.give(rows)
+    with Command(job, options) as command:
+        command.until_committed(job, rows)
+        command.process.kill()
+        assert psutil.wait_procs(command.seen, GONE_WITHIN_S)[1] == []
+
+
+def finish(job: MeteredJob) -> None:
+    """Run it to its end in this process, which also sweeps what killed ones have left."""
     job.give(ROWS)
-    job.run(parallelism=2)
+    job.run()
     job.check()
-    assert not [path for path in (tmp_path / "job").rglob("*") if path.is_file()]
+    assert not [path for path in (job.folder / "job").rglob("*") if path.is_file()]

@@ -21,7 +21,7 @@ def test_a_job_is_watched_kept_drained_and_begun_again_from_a_savepoint(tmp_path
     handle = job.start(**options)
     # Figures come from other processes about once a second.
     until(lambda: handle.metrics().source_rows == PARTITIONS * 1_000, handle)
-    until(lambda: sum(edge.received for edge in handle.metrics().ledger.edges) == 2 * PARTITIONS * 1_000, handle)
+    until(lambda: sum(line.folded for line in handle.metrics().ledger.operators) == 2 * PARTITIONS * 1_000, handle)
     metrics = handle.metrics()
     check_ledger(metrics.ledger, ended=False)
     assert {(item.task, item.instance) for item in metrics.instances} == {(task, i) for task in TASKS for i in (0, 1)}
@@ -63,3 +63,16 @@ def test_a_job_that_is_stopped_leaves_open_windows_to_the_next_run(tmp_path: Pat
     job.give(ROWS)
     job.start(restore="friday", **options).wait()
     job.check()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("drain", but_for([True, False], [True], "a stop; jobs with checkpoints are stopped above"))
+def test_a_job_without_checkpoints_writes_what_it_has_read(tmp_path: Path, executor: str, drain: bool) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(1_050)
+    handle = job.start(checkpoint_dir=None, parallelism=2, **EXECUTORS[executor])
+    until(lambda: handle.metrics().source_rows == PARTITIONS * 1_050, handle)
+    metrics = handle.stop(drain=drain)
+    check_ledger(metrics.ledger, ended=True)
+    assert metrics.source_rows == PARTITIONS * 1_050
+    job.check(1_050, closed=drain)

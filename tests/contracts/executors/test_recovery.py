@@ -24,11 +24,6 @@ def job(tmp_path: Path) -> MeteredJob:
     return MeteredJob(tmp_path)
 
 
-@pytest.fixture(params=EXECUTORS)
-def options(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    return {**EXECUTORS[request.param], "parallelism": 2}
-
-
 Life = tuple[Mapping[str, Any], int]
 
 LIVES: Mapping[str, list[Life]] = {
@@ -102,9 +97,10 @@ def test_task_managers_may_be_killed_at_any_moment(job: MeteredJob, options: Map
     job.check()
 
 
+@pytest.mark.parametrize("options", EXECUTORS.values(), ids=EXECUTORS)
 def test_a_failure_that_passes_begins_again_and_nothing_is_twice(job: MeteredJob, options: Mapping[str, Any]) -> None:
     job.give(ROWS // 2)
-    handle = job.start(away_at=PARTITIONS * ROWS // 2, checkpoint_interval="100ms", **options)
+    handle = job.start(away_at=PARTITIONS * ROWS // 2, parallelism=2, checkpoint_interval="100ms", **options)
     committed(job, handle, ROWS // 2)
     job.give(ROWS)
     metrics = handle.wait()
@@ -114,19 +110,24 @@ def test_a_failure_that_passes_begins_again_and_nothing_is_twice(job: MeteredJob
     assert metrics.source_rows == PARTITIONS * ROWS
 
 
+FAILURES: Mapping[str, tuple[Mapping[str, Any], type[Exception], str]] = {
+    "away": ({"away_at": BAD_AT, "comes_back": False}, RetryableError, f"what takes row {BAD_AT} is away"),
+    "for good": ({"bad_at": BAD_AT}, BadRecordError, f"row {BAD_AT} is not to be had"),
+}
+
+
 @pytest.mark.parametrize(
-    ("failure", "error", "words"),
-    [
-        ({"away_at": BAD_AT, "comes_back": False}, RetryableError, f"what takes row {BAD_AT} is away"),
-        ({"bad_at": BAD_AT}, BadRecordError, f"row {BAD_AT} is not to be had"),
-    ],
-    ids=["that restarts do not mend", "for good"],
+    ("executor", "failure"),
+    but_for(
+        [(executor, failure) for executor in EXECUTORS for failure in FAILURES],
+        [("embedded", "away"), ("embedded", "for good"), ("processes", "away")],
+        "the other failure; test_the_command_shows_the_users_line_and_error has one",
+    ),
 )
-def test_a_failure_ends_the_job_with_the_users_error(
-    job: MeteredJob, options: Mapping[str, Any], failure: Mapping[str, Any], error: type[Exception], words: str
-) -> None:
+def test_a_failure_ends_the_job_with_the_users_error(job: MeteredJob, executor: str, failure: str) -> None:
+    given, error, words = FAILURES[failure]
     job.give(ROWS)
-    handle = job.start(restarts=0, **failure, **options)
+    handle = job.start(restarts=0, parallelism=2, **given, **EXECUTORS[executor])
     with pytest.raises(error, match=words):
         handle.wait()
     assert job.table_rows() == 0 and task_managers() == []

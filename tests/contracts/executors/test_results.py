@@ -15,11 +15,9 @@ from penstock.engine.executors.simulated import Simulation, record_pipeline
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from tests.benchmarks.same_rows import assert_same_rows
+from tests.contracts.executors.ways import PROCESSES, SMALL
 from tests.contracts.executors.workload import ANSWERS, BROKEN, ORDERS, UNWANTED, answer, outputs, write_inputs
 from tests.long_cases import but_for
-
-PROCESSES = {"executor": "processes", "task_managers": 2}
-SMALL = {"batch_rows": 997, "channel_bytes": 20_000}
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "embedded, 1": {},
@@ -53,7 +51,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scope="module",
     params=but_for(
         WAYS,
-        ["embedded, 2, small", "processes, 1", "processes, 2, small", "processes, 2, small, tcp"],
+        ["embedded, 2, small", "processes, 2, small", "processes, 2, small, tcp"],
         "the other ways; those of most difference stay",
     ),
 )
