@@ -6,6 +6,7 @@ One name has one meaning. A test holds that the names in the code and those here
 from collections.abc import Mapping
 
 MEANINGS: Mapping[str, str] = {
+    "manager.joined": "a task manager is up and has said so; it hosts no instance",
     "job.restoring": "an attempt begins; nothing of it was read yet",
     "job.loaded": "the checkpoint to go on from is chosen and verified",
     "job.sink.recovering": "a sink is about to be brought back to the checkpoint",

@@ -16,13 +16,15 @@ import numpy as np
 
 from penstock.chaos.child import Child, Start, spawn
 from penstock.chaos.compared_outputs import Difference, Outputs, Rows, difference
-from penstock.chaos.experiment import ChaosError, ChaosOptions, ChaosReport
+from penstock.chaos.experiment import COMMAND, ChaosError, ChaosOptions, ChaosReport
+from penstock.chaos.task_managers import managers_of, outliving
 from penstock.dsl.job import Job
 from penstock.engine.core.failpoint_settings import VARIABLE, FailpointSetting
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.runs.run_options import AUTO, EMBEDDED, PROCESSES
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
 _WATCHED = (FailpointSetting(BEGUN, 1, "say"), FailpointSetting(COMPLETE, 1, "say"))
@@ -77,6 +79,7 @@ class Chaos:
         self._moments = self._draw_moments()
         self._points = {name: int(self._rng.integers(1, 4)) for name in options.points}
         self._down_since: float | None = None
+        self._goes_on = False
         self._script = list(reversed(options.script))
         self._died = died
         self._where = outputs or Outputs()
@@ -115,9 +118,13 @@ class Chaos:
         report.rows += total.rows
         report.lost += total.lost
         report.duplicated += total.duplicated
+        self._adapt(pending, report.kills - kills)
+
+    def _adapt(self, pending: int, kills: int) -> None:
+        """Make it more likely that the next run is killed: in the last one so many kills were, so many points armed."""
         if pending and pending == len(self._points):
             self._lower_points()
-        elif report.kills == kills:
+        elif not kills:
             self._hurry()
 
     def _lower_points(self) -> None:
@@ -145,7 +152,7 @@ class Chaos:
     def _undisturbed(self) -> dict[str, Any]:
         folder = self._folder / "undisturbed"
         folder.mkdir(parents=True)
-        child = self._begin(folder, ["--at-end=close"], "")
+        child = self._begin(folder, ["--at-end=close", f"--executor={EMBEDDED}"], {VARIABLE: ""})
         return self._finished(child, folder, _SILENT * self._options.patience_s)
 
     def _live(self, folder: Path) -> dict[str, Any] | None:
@@ -153,22 +160,12 @@ class Chaos:
         settings = self._script[-1:] or [FailpointSetting(name, nth) for name, nth in self._points.items()]
         if self._lowered and not self._script and settings:
             settings += _PROVOKED
-        options = self._options
-        child = self._begin(
-            folder,
-            [
-                f"--checkpoint-dir={folder / 'checkpoints'}",
-                f"--checkpoint-interval={options.checkpoint_interval}",
-                "--restore=latest",
-                "--at-end=close",
-            ],
-            ",".join(map(str, (*_WATCHED, *settings))),
-        )
+        child = self._begin_life(folder, settings)
         try:
             if settings:
                 died_at = self._watch(child, None)
                 if died_at is not None:
-                    self._down_since = time.monotonic()
+                    self._strike(time.monotonic())
                     child.wait()
                     if self._script:
                         self._script.pop()
@@ -179,9 +176,12 @@ class Chaos:
                     return None
             elif self._moments and self._until(child, self._moments[-1]):
                 killed_at = time.monotonic()
+                managers = managers_of(child.pid)
                 child.kill()
                 if child.wait() < 0:
-                    self._down_since = killed_at
+                    self._strike(killed_at)
+                    if left := outliving(managers.values()):
+                        raise ChaosError(f"task managers outlived the command: {', '.join(left)}")
                     self._report.after_checkpoint += self._moments.pop().after_checkpoint
                     self._killed(child, folder)
                     return None
@@ -193,8 +193,33 @@ class Chaos:
             raise
         return self._finished(child, folder)
 
+    def _begin_life(
+        self, folder: Path, settings: Sequence[FailpointSetting], environment: Mapping[str, str] | None = None
+    ) -> Child:
+        """Start the command with checkpoints, and with failpoints that say what happens."""
+        options = self._options
+        arguments = [
+            f"--checkpoint-dir={folder / 'checkpoints'}",
+            f"--checkpoint-interval={options.checkpoint_interval}",
+            "--restore=latest",
+            "--at-end=close",
+        ]
+        for option, value in (
+            ("executor", options.executor),
+            ("task-managers", options.task_managers),
+            ("transport", options.transport),
+        ):
+            if value is not None:
+                arguments.append(f"--{option}={value}")
+        armed = {VARIABLE: ",".join(map(str, (*_WATCHED, *settings)))}
+        return self._begin(folder, arguments, armed | dict(environment or {}))
+
+    def _strike(self, when: float) -> None:
+        """What runs is down since then, until it goes on and completes a checkpoint."""
+        self._down_since, self._goes_on = when, False
+
     def _killed(self, child: Child, folder: Path, point: str = "") -> None:
-        self._report.kills += 1
+        self._report.count_kill(COMMAND)
         self._count_fallbacks(child)
         if self._died is not None:
             self._died(point, folder)
@@ -202,7 +227,7 @@ class Chaos:
     def _count_fallbacks(self, child: Child) -> None:
         self._report.fallbacks += any(line.startswith("CHECKPOINTS SKIPPED") for line in child.said)
 
-    def _until(self, child: Child, moment: "_Moment") -> bool:
+    def _until(self, child: Child, moment: "Moment") -> bool:
         """Wait for the moment; return whether the process still runs then."""
         self._watch(child, COMPLETE if moment.after_checkpoint else BEGUN)
         due = time.monotonic() + moment.delay_s
@@ -217,36 +242,50 @@ class Chaos:
             ChaosError: nothing happens for too long.
         """
         died_at = None
-        patience_s = self._options.patience_s if patience_s is None else patience_s
         while not child.ended:
-            passed = self._note(child.next_point(patience_s))
-            if passed is None and not child.ended:
-                raise ChaosError(f"a life hangs: nothing happened for {patience_s:.0f} s")
+            passed = self._listen(child, patience_s)
             if passed is not None and passed == point:
                 return None
             if passed is not None and passed.endswith(" kill"):
                 died_at = passed.removesuffix(" kill")
         return died_at
 
+    def _listen(self, child: Child, patience_s: float | None = None) -> str | None:
+        """Return the next point that is passed, None: the process has ended.
+
+        Raises:
+            ChaosError: nothing happens for too long.
+        """
+        patience_s = self._options.patience_s if patience_s is None else patience_s
+        passed = self._note(child.next_point(patience_s))
+        if passed is None and not child.ended:
+            raise ChaosError(f"a life hangs: nothing happened for {patience_s:.0f} s")
+        return passed
+
     def _note(self, passed: tuple[float, str] | None) -> str | None:
         if passed is None:
             return None
         when, point = passed
-        if point == COMPLETE and self._down_since is not None:
+        if self._down_since is None or when < self._down_since:
+            return point
+        self._goes_on |= point == BEGUN
+        if point == COMPLETE and self._goes_on:
             self._report.recoveries_s.append(when - self._down_since)
             self._down_since = None
         return point
 
-    def _begin(self, folder: Path, arguments: Sequence[str], settings: str) -> Child:
+    def _begin(self, folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
         options = self._options
         command = ["run", str(self._file), "--json", "--generated-names", *self._where.options(folder), *arguments]
         if options.parallelism:
             command.append(f"--parallelism={options.parallelism[self._lives % len(options.parallelism)]}")
+        elif options.executor == PROCESSES:
+            command.append(f"--parallelism={AUTO}")
         if options.batch_rows is not None:
             command.append(f"--batch-rows={options.batch_rows}")
         self._lives += 1
         command += ["--", *options.arguments, *self._where.arguments(folder)]
-        return self._start(command, {VARIABLE: settings}, folder / "summary.json")
+        return self._start(command, environment, folder / "summary.json")
 
     def _finished(self, child: Child, folder: Path, patience_s: float | None = None) -> dict[str, Any]:
         """Wait for a job that is not killed, and return its summary.
@@ -295,19 +334,18 @@ class Chaos:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._report.left_out.items())
             raise UserError(f"nothing that the pipeline writes is promised to be the same in every run ({reasons})")
 
-    def _draw_moments(self) -> list["_Moment"]:
+    def _draw_moments(self) -> list["Moment"]:
         kills = self._options.kills
         interval_s = to_microseconds(self._options.checkpoint_interval, "checkpoint_interval") / 1e6
         after = np.arange(kills) < int(np.ceil(kills * AFTER_CHECKPOINT))
         delays = self._rng.random(kills) * interval_s
         return [
-            _Moment(bool(waits), float(delay))
-            for waits, delay in zip(self._rng.permutation(after), delays, strict=True)
+            Moment(bool(waits), float(delay)) for waits, delay in zip(self._rng.permutation(after), delays, strict=True)
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
+class Moment:
     """A moment so long after the first new checkpoint of a life, or after its begin."""
 
     after_checkpoint: bool

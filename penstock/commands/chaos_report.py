@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.chaos.experiment import ChaosOptions, ChaosReport
+from penstock.chaos.manager_trials import ManagerChaos
 from penstock.chaos.trials import Chaos
 from penstock.commands.loading import capture
 from penstock.model.errors import OptionError
@@ -25,7 +26,8 @@ def attack(file: Path, options: ChaosOptions) -> ChaosReport:
     """
     job, _ = capture(file, options.arguments)
     with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
-        return Chaos(file, job, options, Path(folder)).run()
+        trials = ManagerChaos if options.strikes_managers else Chaos
+        return trials(file, job, options, Path(folder)).run()
 
 
 def parse_parallelism(text: str | None) -> tuple[int, ...]:
@@ -55,6 +57,9 @@ def show(report: ChaosReport, *, as_json: bool) -> None:
     times = (report.recovery_s(percentile) for percentile in (50, 99, 100))
     row = [*map(count_text, counts), *("" if time is None else seconds_text(time) for time in times), str(report.seed)]
     print_table([Column(title) for title in titles], [row])
+    if report.killed:
+        killed = (f"{name} {count_text(times)} time{'s' * (times > 1)}" for name, times in report.killed.items())
+        print(f"killed: {', '.join(killed)}", file=sys.stderr)
     if report.points:
         print(f"died at {len(report.points)} failpoints", file=sys.stderr)
     if report.unreached:

@@ -20,8 +20,11 @@ from tests.chaos.damage import damage_newest
 PIPELINE = Path(__file__).with_name("pipeline.py")
 INTERVAL = "20ms"
 BATCH_ROWS = 1_024
-NOT_PASSED = ("kafka.", "savepoint.", "pages.flush.segment", "sink.rollback.remove")
-"""Points of Kafka, of savepoints, of the simulator, and of damaged checkpoints, which `Attacker.damage` comes by."""
+NOT_PASSED = ("manager.", "kafka.", "savepoint.", "pages.flush.segment", "sink.rollback.remove")
+"""Points of task managers, of Kafka, of savepoints, of the simulator, and of damaged checkpoints.
+
+`Attacker.damage` comes by the last ones.
+"""
 SMALL_STATE = 200_000
 """Bytes of an instance's state in memory that make the pipeline write pages all the time."""
 

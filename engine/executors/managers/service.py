@@ -16,6 +16,7 @@ from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
+from penstock.model.failpoints import failpoint
 
 LONGEST_WAIT_S = 0.5
 """How long the loop waits at most. Whoever has something for it wakes it; this is for a wake that never comes."""
@@ -79,6 +80,7 @@ class _Service:
             self._say(ms.SetupFailed(failure_of(error)))
         else:
             self._say(ms.Joined(os.getpid(), self._manager.address))
+            failpoint("manager.joined")
 
     def _step(self) -> Step | None:
         return None if self._manager is None else self._manager.step_now()
