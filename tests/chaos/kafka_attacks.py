@@ -7,7 +7,7 @@ kills, and by ``make chaos`` with many.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -18,6 +18,7 @@ from penstock.benchmarks.nexmark.topic import EventTopic, fill
 from penstock.chaos.child import Start
 from penstock.chaos.compared_outputs import Rows
 from penstock.chaos.experiment import ChaosOptions, ChaosReport
+from penstock.chaos.manager_trials import ManagerChaos
 from penstock.chaos.trials import Chaos
 from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
@@ -79,6 +80,14 @@ class KafkaAttacker:
         """R1: at seeded moments."""
         return self._run(ChaosOptions(kills, seed))
 
+    def task_managers(self, kills: int, seed: int) -> ChaosReport:
+        """R4: task managers at seeded moments."""
+        return self._run(ChaosOptions(kills, seed, executor="processes", task_managers=2))
+
+    def commands(self, kills: int, seed: int) -> ChaosReport:
+        """R5: the command, which has task managers, at seeded moments."""
+        return self._run(ChaosOptions(kills, seed, executor="processes", task_managers=2, kill_head=True))
+
     def before_commit(self, kills: int, seed: int) -> ChaosReport:
         """R3: between the end of a checkpoint and the commit of its output, during that, and in settling it after."""
         rng = np.random.default_rng(seed)
@@ -95,10 +104,9 @@ class KafkaAttacker:
         arguments = (self._query, self._mode, self._events.topic.address)
         self._attacks += 1
         folder = self._folder / f"{self._query}-{self._mode}-{self._attacks}"
-        options = ChaosOptions(
-            options.kills,
-            options.seed,
-            script=options.script,
+        trials = ManagerChaos if options.strikes_managers else Chaos
+        options = replace(
+            options,
             checkpoint_interval=INTERVAL,
             parallelism=RESCALED,
             arguments=arguments,
@@ -107,7 +115,7 @@ class KafkaAttacker:
         job, _ = capture(PIPELINE, (*arguments, "out", str(folder)))
         try:
             expected = {"out": self._expected}
-            return Chaos(PIPELINE, job, options, folder, self._start, outputs=outputs, expected=expected).run()
+            return trials(PIPELINE, job, options, folder, self._start, outputs=outputs, expected=expected).run()
         finally:
             outputs.close()
 

@@ -19,6 +19,7 @@ from tests.long_cases import but_for
 pytestmark = pytest.mark.slow
 
 EVENTS = 60_000
+MORE_EVENTS = 400_000
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,25 @@ def test_a_query_is_exact_through_kills(events: Events, tmp_path: Path, query: s
 def test_r3_crashes_before_and_while_transactions_commit(events: Events, tmp_path: Path) -> None:
     with kafka_lives("q0", "append") as start:
         check(KafkaAttacker(tmp_path, start, events, "q0", "append").before_commit(10, seed=3), 10)
+
+
+@pytest.fixture(scope="module")
+def more_events(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
+    made = make_events(kafka, tmp_path_factory.mktemp("more-events"), MORE_EVENTS)
+    yield made
+    delete_topics(KafkaSettings(kafka), [made.topic.topic])
+
+
+@pytest.mark.long("25 kills; test_chaos_on_managers has three, into files")
+def test_r4_a_query_is_exact_through_kills_of_task_managers(more_events: Events, tmp_path: Path) -> None:
+    with kafka_lives("q4", "changelog") as start:
+        check(KafkaAttacker(tmp_path, start, more_events, "q4", "changelog").task_managers(25, seed=4), 25)
+
+
+@pytest.mark.long("ten kills; test_chaos_on_managers has one, into files")
+def test_r5_a_query_is_exact_through_kills_of_the_command(more_events: Events, tmp_path: Path) -> None:
+    with kafka_lives("q4", "changelog") as start:
+        check(KafkaAttacker(tmp_path, start, more_events, "q4", "changelog").commands(10, seed=5), 10)
 
 
 @pytest.mark.parametrize("query", ["q4", "q5", "q8", "q11"])
