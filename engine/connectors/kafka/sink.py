@@ -132,8 +132,8 @@ class KafkaSink(Sink):
     def __reduce__(self) -> tuple[Any, ...]:
         # Writers need the claim; producers, and the lock around them, stay with whoever commits.
         claim = self._claim if self._commits is None else self._commits.last_claim
-        made = (self.topic, self.settings, self.layout, self.format)
-        return _for_writers, (made, self.transactional, self._context, claim)
+        parts = (self.topic, self.settings, self.layout, self.format)
+        return _for_writers, (parts, self.transactional, self._context, claim)
 
     def _claimed(self) -> Marker:
         """Return the claim of the last `recover`, also of one in the process that commits."""
@@ -168,13 +168,13 @@ class KafkaSink(Sink):
 
 
 def _for_writers(
-    made: tuple[str, KafkaSettings, MessageLayout, SinkFormat],
+    parts: tuple[str, KafkaSettings, MessageLayout, SinkFormat],
     exactly_once: bool,
     context: SinkContext | None,
     claim: Marker | None,
 ) -> KafkaSink:
     """Return a sink that opens writers and has no producers: its original commits what they prepare."""
-    sink = KafkaSink(*made, exactly_once=exactly_once)
+    sink = KafkaSink(*parts, exactly_once=exactly_once)
     if context is not None:
         sink._context, sink._kept, sink._claim = context, KeptEpochs(context.kept), claim
     return sink

@@ -59,7 +59,7 @@ class IterableSource(Source):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Iterators that were read here are nobody's elsewhere.
-        return _made_again, (self._items, self._schema, self.bounded)
+        return _remake, (self._items, self._schema, self.bounded)
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,7 +113,7 @@ class IterableSource(Source):
         return items
 
 
-def _made_again(items: Items, schema: pa.Schema, bounded: bool) -> IterableSource:
+def _remake(items: Items, schema: pa.Schema, bounded: bool) -> IterableSource:
     return IterableSource(items, schema, bounded=bounded)
 
 

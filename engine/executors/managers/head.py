@@ -50,14 +50,14 @@ class Head(AbstractContextManager["Head"]):
         self._waiter = Waiter()
         self._links: LinkSet[int] = LinkSet()
         self._deployments = 0
-        self._said: deque[ms.ToHead] = deque()
+        self._from_caller: deque[ms.ToHead] = deque()
         with ExitStack() as opened:
             opened.callback(self._waiter.close)
             opened.callback(self._links.close)
             self._waiter.add(self._links.fileno())
             shell = ManagerShell(
                 parts.clock,
-                self._said.append,
+                self._from_caller.append,
                 self._waiter.wake,
                 self._links,
                 lambda: self.pool.has_bad_news(),
@@ -140,8 +140,8 @@ class Head(AbstractContextManager["Head"]):
         """Yield what task managers have said, and which are lost."""
         # Where one gives up as another could not do its part, the other's reason comes first.
         yield from self.pool.turn()
-        while self._said:
-            yield Said(CALLER, self._said.popleft())
+        while self._from_caller:
+            yield Said(CALLER, self._from_caller.popleft())
 
     def turn(self) -> Outcome:
         """Let one instance in this process do one piece of work."""
@@ -149,7 +149,7 @@ class Head(AbstractContextManager["Head"]):
 
     def wait(self, outcome: Outcome, until_ns: int | None) -> None:
         """Wait until something comes or is due, ``until_ns`` at the latest."""
-        if isinstance(outcome, Ran) or self._said or self._local.is_touched():
+        if isinstance(outcome, Ran) or self._from_caller or self._local.is_touched():
             return
         own_ns = outcome.until_ns if isinstance(outcome, Waiting) else None
         due_ns = (until_ns, own_ns, self.pool.due_ns(), self._local.due_ns())

@@ -26,20 +26,20 @@ class LeaveOrder:
 
     def __init__(self) -> None:
         """Begin without one."""
-        self.given = False
+        self.is_given = False
         """True once it was given."""
         self._act: Callable[[], None] | None = None
 
     def when_given(self, act: Callable[[], None]) -> None:
         """Call this when the order is given, at once if it was; it only sets or puts, for a signal handler calls it."""
         self._act = act
-        if self.given:
+        if self.is_given:
             act()
 
     def give(self) -> None:
         """Give it; further ones change nothing."""
-        if self.given:
+        if self.is_given:
             return
-        self.given = True
+        self.is_given = True
         if self._act is not None:
             self._act()

@@ -57,7 +57,7 @@ TRANSITIONS: Mapping[ManagerState, Mapping[ManagerEvent, ManagerState]] = {
 
 
 def may_follow(state: ManagerState, event: ManagerEvent) -> bool:
-    """Return whether an event can come in a state; what a task manager says out of turn is dropped, and counted."""
+    """Return whether an event can come in a state; what comes out of turn changes nothing."""
     return event in TRANSITIONS[state]
 
 

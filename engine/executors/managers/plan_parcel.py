@@ -168,13 +168,13 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no type
             # Python 3.11 keeps a lock in it.
             return functools.cached_property, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
         if type(value) not in self.dispatch_table and getattr(value, "__module__", None) == "__main__":
-            made = _made_by_name(value)
-            if made is not None:
-                return made
+            reduction = _reduction(value)
+            if reduction is not None:
+                return reduction
         return super().reducer_override(value)
 
 
-def _made_by_name(value: Any) -> tuple[Any, ...] | None:
+def _reduction(value: Any) -> tuple[Any, ...] | None:
     """Return how to make again what pickle would look up by its name in a main module; None: it does so with no name.
 
     Raises:

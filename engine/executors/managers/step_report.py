@@ -43,24 +43,24 @@ def step_of(worker: Worker) -> Step | None:
 
 
 class LongSteps:
-    """The steps that have taken long, each told once when it has and once when it is over. Pure."""
+    """The steps that have taken long, each reported once when it has and once when it is over. Pure."""
 
     def __init__(self, longest_ns: int = LONGEST_NS) -> None:
         """Begin with a loop that is in no step."""
         self._longest_ns = longest_ns
-        self._told: Step | None = None
+        self._reported: Step | None = None
 
     def look(self, now_ns: int, step: Step | None, line: Callable[[], str]) -> list[StepReport]:
-        """Return what is to be told of the step that the loop is in now; ``line`` returns the user's line in it."""
+        """Return what is to be reported of the step that the loop is in now; ``line`` returns the user's line in it."""
         reports: list[StepReport] = []
-        told = self._told
-        if told is not None and (step is None or step.began_ns != told.began_ns):
+        reported = self._reported
+        if reported is not None and (step is None or step.began_ns != reported.began_ns):
             ended_ns = now_ns if step is None else step.began_ns
-            reports.append(OutOfStep(told.instance, (ended_ns - told.began_ns) / 1e9))
-            self._told = None
-        if self._told is None and step is not None and now_ns - step.began_ns >= self._longest_ns:
+            reports.append(OutOfStep(reported.instance, (ended_ns - reported.began_ns) / 1e9))
+            self._reported = None
+        if self._reported is None and step is not None and now_ns - step.began_ns >= self._longest_ns:
             reports.append(StuckInStep(step.instance, (now_ns - step.began_ns) / 1e9, line()))
-            self._told = step
+            self._reported = step
         return reports
 
 

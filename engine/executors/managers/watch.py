@@ -54,7 +54,7 @@ class _Watched:
     """When the step began; the head's clock."""
     dead: bool = False
     stuck: bool = False
-    said: StuckInStep | None = None
+    reported: StuckInStep | None = None
     """The step that was spoken of since it was last well; None: none is known."""
 
 
@@ -97,11 +97,11 @@ class ManagerWatch:
                 watched.dead = True
                 core = "" if signs.cpu_ns is None else ", and uses no core"
                 return Dead(name, f"task manager {name!r} is lost: it has said nothing for {silent_s} s{core}")
-            case Verdict.STUCK if not watched.stuck or watched.step not in (None, watched.said):
-                watched.stuck, watched.said = True, watched.step
+            case Verdict.STUCK if not watched.stuck or watched.step not in (None, watched.reported):
+                watched.stuck, watched.reported = True, watched.step
                 return Stuck(name, _where(name, watched, now_ns, silent_s))
             case Verdict.WELL if watched.stuck:
-                watched.stuck, watched.said = False, None
+                watched.stuck, watched.reported = False, None
                 return WellAgain(name, f"task manager {name!r} goes on")
         return None
 

@@ -100,11 +100,11 @@ class JsonValues(ValueDecoder):
         wanted = pa.schema([self.declared.field(name) for name in columns])
         read = self.declared if self.strict else wanted if len(wanted) else pa.schema([self.declared.field(0)])
         required = self._required if self.strict else self._required.of(columns)
-        return _made_again(read, wanted.names, required.paths, self.strict, self._names)
+        return _remake(read, wanted.names, required.paths, self.strict, self._names)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What it has compiled and learned is made where it is used.
-        return _made_again, (self.declared, self.schema.names, self.required, self.strict, self._names)
+        return _remake, (self.declared, self.schema.names, self.required, self.strict, self._names)
 
     def fresh(self) -> "JsonValues":
         """Return a decoder that has yet to learn in which form times come."""
@@ -183,7 +183,7 @@ class JsonEncoder(ValueEncoder):
         return json_texts(rows.to_struct_array()).cast(pa.binary())
 
 
-def _made_again(
+def _remake(
     schema: pa.Schema, columns: Sequence[str], required: Collection[FieldPath], strict: bool, names: Sequence[str]
 ) -> JsonValues:
     """Return a decoder of ``columns`` that looks at the fields of ``schema``, of all ``names`` that were declared."""

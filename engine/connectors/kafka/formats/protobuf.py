@@ -58,7 +58,7 @@ class ProtobufValues(ValueDecoder):
         return decode_blocks(values, headers, _CHUNK, self._messages, self._rows, self.schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_again, (MessageClass(self._message), self._registry, self.schema.names)
+        return _remake, (MessageClass(self._message), self._registry, self.schema.names)
 
     def restrict(self, columns: Sequence[str]) -> "ProtobufValues":
         """Make columns of only these."""
@@ -136,7 +136,7 @@ class ProtobufValues(ValueDecoder):
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _made_again(message: MessageClass, registry: SchemaRegistry | None, columns: Sequence[str]) -> ProtobufValues:
+def _remake(message: MessageClass, registry: SchemaRegistry | None, columns: Sequence[str]) -> ProtobufValues:
     return ProtobufValues(message.kind, registry, columns)
 
 

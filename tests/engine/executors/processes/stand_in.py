@@ -37,7 +37,7 @@ def serve(end: socket.socket, settings: ManagerSettings) -> None:
             say(WORDS[word](*arguments) if word in WORDS else word)
             if word in AFTER_THE_ANSWER:
                 AFTER_THE_ANSWER[word](*arguments)
-        if not settings.leave.given:
+        if not settings.leave.is_given:
             settings.end_at_once()
         say("left")
 

@@ -202,7 +202,7 @@ def test_an_order_that_comes_before_anyone_takes_it_is_kept() -> None:
     late.when_given(lambda: given.append("late"))
     for _ in range(2):
         late.give()
-    assert given == ["early", "late"] and early.given and late.given
+    assert given == ["early", "late"] and early.is_given and late.is_given
 
 
 def test_whoever_started_a_process_may_end_without_it() -> None:
