@@ -209,8 +209,12 @@ class ManagerPool:
 
     def close(self) -> None:
         """End all."""
-        for name in self._members:
-            self._plane.send(name, ms.encode(ms.Leave()))
+        for name, member in self._members.items():
+            if member.state is ManagerState.STARTED:
+                # It has nothing to end in order, and may still import for long.
+                self._launcher.forget(name)
+            else:
+                self._plane.send(name, ms.encode(ms.Leave()))
         self._launcher.close(GRACE_S)
         self._plane.close()
         self._members.clear()

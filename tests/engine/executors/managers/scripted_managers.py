@@ -70,6 +70,8 @@ class ScriptedLauncher:
     def __init__(self, clock: Clock, answer: Answer = obey) -> None:
         self.managers: dict[str, ScriptedManager] = {}
         self.started: list[str] = []
+        self.left_to_end: list[str] = []
+        """Those that the end was waited for."""
         self.refusals = 0
         self.answer = answer
         self._clock = clock
@@ -103,7 +105,8 @@ class ScriptedLauncher:
         self.managers.pop(name).close()
 
     def close(self, grace_s: float) -> None:
-        for name in list(self.managers):
+        self.left_to_end = list(self.managers)
+        for name in self.left_to_end:
             self.forget(name)
 
 

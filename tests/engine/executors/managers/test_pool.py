@@ -115,3 +115,13 @@ def test_who_waits_without_a_turn_hears_of_a_process_that_ended(tmp_path: Path) 
         clock.advance_ns(LOOK_NS)
         assert head.pool.has_bad_news()
         assert Lost("tm-1", "it was killed") in list(head.pool.turn())
+
+
+def test_who_has_not_joined_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [] if name == "tm-1" else obey(name, order)
+
+    scene = Scene(tmp_path, answer=answer)
+    with scene.head as head:
+        list(scene.news_until(lambda: bool(head.pool.live())))
+    assert scene.launcher.left_to_end == ["tm-0"]
