@@ -337,6 +337,7 @@ class ManagedAttempt(Attempt):
             self._checkpoints.stop_at_end()
 
     def _request_stop(self, drain: bool) -> None:
+        self._head.pool.stop()
         self._judgement.stop(checkpoints=self._checkpoints is not None)
         if self._checkpoints is None:
             self.drained = drain

@@ -109,6 +109,7 @@ class ManagerPool:
         self._watch = ManagerWatch()
         self._inbox: deque[tuple[str, ms.ToHead | str]] = deque()
         self._lost: deque[Lost] = deque()
+        self._is_stopping = False
         self._look_ns = 0
         self._failure: Failure | None = None
         self._plane = ControlPlane(clock, self._receive, self._lose_link)
@@ -197,6 +198,10 @@ class ManagerPool:
         self._look()
         yield from self._take_lost()
 
+    def stop(self) -> None:
+        """The job ends in order, however long that takes: those that were told to end do so with it."""
+        self._is_stopping = True
+
     def due_ns(self) -> int:
         """Return when processes are looked at next."""
         return self._look_ns
@@ -252,7 +257,7 @@ class ManagerPool:
             ended = self._launcher.ended(name)
             if ended is not None:
                 self._lose(name, ended)
-            elif member.leave_ns is not None and member.leave_ns <= now_ns:
+            elif not self._is_stopping and member.leave_ns is not None and member.leave_ns <= now_ns:
                 self._lose(name, "it was told to end (SIGTERM)")
             elif (heard_ns := self._plane.heard_ns(name)) is not None:
                 signs[name] = ManagerSigns(heard_ns, self._launcher.cpu_ns(name))

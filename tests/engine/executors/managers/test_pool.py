@@ -10,7 +10,7 @@ from penstock.engine.executors.managers import head as managers_head
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers import pool
 from penstock.engine.executors.managers.failures import failure_of
-from penstock.engine.executors.managers.pool import LOOK_NS, MOST_STILLBORN, Lost, News
+from penstock.engine.executors.managers.pool import LOOK_NS, MOST_STILLBORN, Lost, News, Said
 from penstock.model.errors import WorkerLostError
 from tests.engine.executors.managers.scripted_managers import Scene, obey
 
@@ -125,3 +125,26 @@ def test_who_has_not_joined_is_not_waited_for_at_the_end(tmp_path: Path) -> None
     with scene.head as head:
         list(scene.news_until(lambda: bool(head.pool.live())))
     assert scene.launcher.left_to_end == ["tm-0"]
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_who_is_told_to_end_is_let_go_unless_the_job_is_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: bool
+) -> None:
+    monkeypatch.setattr(pool, "LEAVE_NS", 0)
+    clock = ManualClock()
+    scene = Scene(tmp_path, clock=clock)
+    with scene.head as head:
+        attempt = scene.attempt()
+        if stopping:
+            orders = scene.launcher.managers["tm-0"].heard
+            attempt.stop()
+            attempt.proceed(lambda: any(isinstance(order, ms.EndSources) for order in orders), None, None)
+        scene.launcher.managers["tm-1"].say(ms.LeaveAsked())
+        news = scene.news_until(lambda: False)
+        while not isinstance(said := next(news), Said) or not isinstance(said.message, ms.LeaveAsked):
+            pass
+        clock.advance_ns(LOOK_NS)
+        lost = [news for news in head.pool.turn() if isinstance(news, Lost)]
+        assert lost == ([] if stopping else [Lost("tm-1", "it was told to end (SIGTERM)")])
+        attempt.take_down(None, RuntimeError())
