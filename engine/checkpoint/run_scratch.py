@@ -9,6 +9,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 from penstock.state.files.private_files import make_private_folder
@@ -19,6 +20,20 @@ _LOCK = "lock"
 
 _TRIES = 100
 """How often a folder is made again that others remove meanwhile."""
+
+
+class Scratch(Protocol):
+    """A folder for what nobody keeps."""
+
+    @property
+    def path(self) -> Path:
+        """The folder, once it is claimed."""
+
+    def claim(self) -> None:
+        """Make the folder, unless it was made."""
+
+    def close(self) -> None:
+        """Remove the folder."""
 
 
 class RunScratch:

@@ -5,9 +5,10 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.engine.checkpoint.local_cuts import LocalCuts
-from penstock.engine.checkpoint.run_scratch import RunScratch
+from penstock.engine.checkpoint.run_scratch import RunScratch, Scratch
 from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.connectors.dead_letter import DeadLetterWriter, OnBadRecord
 from penstock.engine.connectors.letter_routes import LetterRoutes
@@ -22,6 +23,7 @@ from penstock.engine.dataflow.instance_services import (
     Hosts,
     InstanceServices,
     MakeChannel,
+    StateFactory,
     Wake,
     everything_here,
     local_channel,
@@ -35,8 +37,10 @@ from penstock.engine.paging.paging import Paging
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.ids import TaskId
+from penstock.state.store import StateStore
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.rocksdb_store import RocksDbStores
+from penstock.state.tables.image import StoreImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Surroundings:
     ``wake`` makes whoever turns the loop look again, from any thread; ``met`` takes the first bad record of each
     operator, ``begun`` returns the last checkpoint that was begun. Without ``report``, which takes what instances of an
     attempt say of barriers, there are no checkpoints; ``cut_writer`` uploads what they contribute. Without ``scratch``
-    they have a folder of their own for what nobody keeps.
+    they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine.
     """
 
     clock: Clock
@@ -70,7 +74,8 @@ class Surroundings:
     begun: Callable[[], int] = lambda: 0
     report: Callable[[int, Report], None] | None = None
     cut_writer: CutWriter | None = None
-    scratch: RunScratch | None = None
+    scratch: Scratch | None = None
+    state: StateFactory | None = None
 
 
 class HostedInstances:
@@ -97,11 +102,11 @@ class HostedInstances:
         try:
             self._services = InstanceServices(
                 around.clock,
-                lambda operator, instance, image: MemoryStore(operator, plan.loop.state_bytes, image),
+                around.state or partial(_state_in_memory, plan.loop.state_bytes),
                 self.dead_letters,
                 wake=around.wake,
                 async_calls=options.async_calls,
-                paging=_paging(plan.loop, scratch, paged=around.report is not None),
+                paging=None if around.state else _paging(plan.loop, scratch, paged=around.report is not None),
                 report=None if around.report is None else self._report,
                 keeps=options.keeps,
             )
@@ -203,7 +208,11 @@ def _release(releases: Sequence[Callable[[], object]]) -> list[str]:
     return notes
 
 
-def _paging(options: LoopOptions, scratch: RunScratch | None, *, paged: bool) -> Paging | None:
+def _state_in_memory(most_bytes: int | None, operator: str, instance: int, image: StoreImage) -> StateStore:
+    return MemoryStore(operator, most_bytes, image)
+
+
+def _paging(options: LoopOptions, scratch: Scratch | None, *, paged: bool) -> Paging | None:
     """Page the state of jobs that bound it or take checkpoints; without either it stays in memory as it is."""
     if options.state_bytes is None and not paged:
         return None

@@ -7,21 +7,24 @@ and sinks are those of `simulation`. Called by ``penstock simulate`` and by test
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.instance_services import StateFactory
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
+from penstock.engine.executors.simulation.managed import ManagedProcess
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
-from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline
+from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
 from penstock.engine.executors.simulation.staged_sink import StagedSink
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks, without_sinks
 from penstock.engine.executors.simulation.world import World
-from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.operators.sink import sink_schema
@@ -85,8 +88,11 @@ class Simulation:
         state: StateFactory = memory_state,
         paging: SimulatedPaging | None = None,
         key_groups: int = 16,
+        managed: bool = False,
     ) -> None:
         """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
+
+        If it is ``managed`` its instances run on task managers of a head, of which the seed draws the number.
 
         State lies in the stores of ``state``, or by keys in those of ``paging``.
 
@@ -99,9 +105,10 @@ class Simulation:
         self.parallelism = parallelism
         self._state = state
         self._paging = paging
+        self.managed = managed
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
-        self._plans: dict[int, ExecutionGraph] = {}
+        self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
         self.left_out: dict[str, str] = dict(recording.left_out)
         self._graph = recording.graph
         self._turns, self._virtual_ns = 1_000, 100_000_000
@@ -135,14 +142,18 @@ class Simulation:
             trace=world.history.trace(),
         )
 
-    def plan_at(self, parallelism: int) -> ExecutionGraph:
-        """Return the plan for a parallelism."""
-        if parallelism not in self._plans:
-            self._plans[parallelism] = plan(self._graph, parallelism)
-        return self._plans[parallelism]
+    def plan_at(self, parallelism: int, *, in_caller: bool = False) -> ExecutionGraph:
+        """Return the plan for a parallelism; with ``in_caller`` sinks stay in the process that starts the job."""
+        key = parallelism, in_caller
+        if key not in self._plans:
+            self._plans[key] = plan(sinks_in_caller(self._graph) if in_caller else self._graph, parallelism)
+        return self._plans[key]
 
     def interval_ms(self, world: World) -> int:
         """Draw the time between checkpoints, so that a run takes several."""
+        if self.managed:
+            # Most of the time goes by while processes start.
+            return world.dice.between(1, 12)
         return max(1, self._virtual_ns // 1_000_000 // world.dice.between(3, 12))
 
     def _undisturbed(self) -> list[str]:
@@ -205,7 +216,9 @@ class _Life:
             max_failed=1_000_000,
         )
         self._parallelism = simulation.parallelism
-        self._last: SimulatedAttempt | None = None
+        self._in_caller = simulation.managed and world.dice.chance(0.3)
+        self._last: Attempt | None = None
+        self._runs = 0
 
     def through(self) -> str | None:
         """Run to the end; return what went wrong that must not."""
@@ -259,19 +272,21 @@ class _Life:
     def _process(self) -> None:
         world = self._world
         world.restart()
-        graph = self._bound(self._simulation.plan_at(self._parallelism))
+        graph = self._bound(self._simulation.plan_at(self._parallelism, in_caller=self._in_caller))
         directory = Path("simulated") if world.pages is None else world.pages.directory
         restarts = RestartOptions(first_delay_ms=1, most_delay_ms=20, start_timeout_ms=86_400_000)
+        self._runs += 1
+        managed = ManagedProcess(world, self._runs) if self._simulation.managed else None
         job = RecoveringJob(
             JobPlan("simulated", graph, self._simulation.loop, directory),
             RecoveryOptions(self._options, restarts, version="simulated"),
-            self._attempt,
+            self._attempt if managed is None else partial(self._managed_attempt, managed),
             JobEnvironment(
                 clock=world.clock,
                 warn=self._warned,
                 repository=world.repository,
                 background=world.background,
-                pause=world.pause,
+                pause=world.pause if managed is None else managed.pause,
                 page_stores=None if world.pages is None else world.pages.stores,
             ),
         )
@@ -295,6 +310,12 @@ class _Life:
         self._last = SimulatedAttempt(self._world, plan, context, start)
         return self._last
 
+    def _managed_attempt(
+        self, process: ManagedProcess, plan: JobPlan, context: AttemptContext, start: AttemptStart, /
+    ) -> ManagedAttempt:
+        attempt = self._last = process.make(plan, context, start)
+        return attempt
+
     def _rescale(self) -> None:
         parallelism = self._parallelism
         if self._world.dice.chance(0.5):
@@ -314,7 +335,5 @@ class _Life:
 
     def _sink(self, key: OperatorId, name: str, spec: SinkSpec) -> StagedSink:
         assert isinstance(spec.sink, StagedSink)
-        before = self.sinks.get(name)
         sink = self.sinks[name] = spec.sink.on(self._world.files)
-        sink.schema = None if before is None else before.schema
         return sink

@@ -8,7 +8,7 @@ from penstock.model.errors import RetryableError
 
 
 class AwaitedUploads:
-    """Uploads under way, by epoch. All methods are called by one thread; what `begin` returns waits in another."""
+    """Uploads under way, by epoch. All methods are called by one thread; another waits for what `begin` returns."""
 
     def __init__(self, refuse: Callable[[Sequence[Contribution]], BaseException | None]) -> None:
         """Begin with none. ``refuse`` returns why a checkpoint of these parts must not be made, None if it may."""
@@ -17,17 +17,16 @@ class AwaitedUploads:
         self._parts: dict[int, list[Contribution]] = {}
         self._futures: dict[int, Future[Sequence[Contribution]]] = {}
 
-    def begin(self, epoch: int, managers: Collection[str]) -> Callable[[], Sequence[Contribution]]:
-        """Await the parts of these task managers; return what waits for them and returns them.
+    def begin(self, epoch: int, managers: Collection[str]) -> "Future[Sequence[Contribution]]":
+        """Await the parts of these task managers; return what has them once they are there.
 
-        Raises (what is returned):
-            PenstockError: one could not upload, or is lost.
+        It has a `PenstockError` if one could not upload, or is lost.
         """
         self._waiting[epoch], self._parts[epoch] = set(managers), []
         future = self._futures[epoch] = Future()
         if not managers:
             self.fail(epoch, RetryableError(f"checkpoint {epoch}: nobody is there any more to upload it"))
-        return future.result
+        return future
 
     def add(self, epoch: int, manager: str, part: Contribution) -> None:
         """Take in a part; one that is not awaited is passed over."""

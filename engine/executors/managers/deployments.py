@@ -49,9 +49,13 @@ class Deployments:
         """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
         self._graph, self._head, self._clock, self._take = graph, head, clock, take
         self._up: dict[int, Deployment] = {}
+        # Those that are being built.
+        self._coming: dict[int, Deployment] = {}
         # Of which deployment (0: of all) who is to answer yet.
         self._awaited: set[tuple[int, str]] = set()
         self._failures: list[BaseException] = []
+        # Whether nothing of those that are up is needed any more.
+        self._is_committed = False
         self._notes: list[str] = []
 
     def __len__(self) -> int:
@@ -63,8 +67,8 @@ class Deployments:
         return iter(list(self._up.values()))
 
     def get(self, number: int) -> Deployment | None:
-        """Return the one of this number, None if it is not up."""
-        return self._up.get(number)
+        """Return the one of this number, None if it is neither up nor being built."""
+        return self._up.get(number) or self._coming.get(number)
 
     @property
     def managers(self) -> set[str]:
@@ -99,12 +103,15 @@ class Deployments:
             if region <= tasks
         ]
         self._await((deployment.number, manager) for deployment in new for manager in deployment.managers)
+        self._coming = {deployment.number: deployment for deployment in new}
         try:
             self._order(new, start, restore)
             self._collect_answers()
         except BaseException:
+            self._coming.clear()
             self.release(tasks, new)
             raise
+        self._coming.clear()
         self._up |= {deployment.number: deployment for deployment in new}
         return new
 
@@ -142,17 +149,21 @@ class Deployments:
                 self._take(news)
         return list(self._notes)
 
-    def finish(self, *, drained: bool) -> None:
-        """Let all task managers close everything.
+    def finish(self, *, drained: bool, committed: bool) -> bool:
+        """Let all task managers close everything; return whether all have.
+
+        If all that they have brought forth is ``committed``, one that is lost meanwhile takes nothing along.
 
         Raises:
-            PenstockError: one could not, or is lost.
+            PenstockError: one could not, or is lost with what was not committed.
         """
         managers = self.managers
+        self._is_committed = committed
         self._await((0, manager) for manager in managers)
         for manager in _caller_last(managers):
             self._head.send(manager, ms.Finish(drained))
         self._collect_answers()
+        return all(map(self._head.is_there, managers))
 
     def hear(self, manager: str, answer: Answer) -> None:
         """Take in what a task manager answers."""
@@ -171,10 +182,12 @@ class Deployments:
                     self._failures.append(self._head.error(manager, answer.failure))
 
     def lose(self, manager: str, error: BaseException) -> None:
-        """A task manager is gone: it answers nothing more."""
+        """A task manager is gone: it answers nothing more, and what it has built lately is gone, too."""
         answers = {answer for answer in self._awaited if answer[1] == manager}
-        if answers:
-            self._awaited -= answers
+        self._awaited -= answers
+        if self._is_committed:
+            return
+        if answers or any(manager in deployment.managers for deployment in self._coming.values()):
             self._failures.append(error)
 
     def _await(self, answers: Iterable[tuple[int, str]]) -> None:

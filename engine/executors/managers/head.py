@@ -5,14 +5,17 @@ It outlives attempts: task managers that live are given instances again. One thr
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any, Protocol, TypeVar
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.failures import Failure, error_of
+from penstock.engine.executors.managers.manager_parts import MakeParts, parts_here
 from penstock.engine.executors.managers.places import CALLER, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_setup
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
@@ -26,18 +29,42 @@ from penstock.model.errors import WorkerLostError
 JOIN_S = 60.0
 """How long the first task managers are waited for."""
 
-MakePool = Callable[[Callable[[], None]], ManagerPool]
+MakePool = Callable[[Callable[[], None]], ManagerPool[Any]]
 """Makes the pool of a run, which calls what it is handed when there is news."""
+
+Value = TypeVar("Value")
+
+
+class HeadWaiter(Protocol):
+    """What a head waits on; see `Waiter`."""
+
+    def add(self, descriptor: int) -> None:
+        """Wait for this descriptor, too."""
+
+    def wait(self, timeout_s: float | None) -> object:
+        """Wait for a wake-up or a descriptor, or until so many seconds have passed."""
+
+    def wake(self) -> None:
+        """End the wait, or the next one; from any thread."""
+
+    def close(self) -> None:
+        """Let go of everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadParts:
-    """What a head is made of; ``plan`` has the connectors that live in this process."""
+    """The parts of a head; ``plan`` has the connectors that live in this process.
+
+    ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process.
+    """
 
     plan: JobPlan
     setup: ManagerSetup
     clock: Clock
     make_pool: MakePool
+    waiter: HeadWaiter = field(default_factory=Waiter)
+    make_parts: MakeParts = parts_here
+    pack: Callable[[ManagerSetup], bytes] = pack_setup
 
 
 class Head(AbstractContextManager["Head"]):
@@ -47,7 +74,7 @@ class Head(AbstractContextManager["Head"]):
         """Start task managers; they are usable once they have joined."""
         self.plan = parts.plan
         self._clock = parts.clock
-        self._waiter = Waiter()
+        self._waiter = parts.waiter
         self._links: LinkSet[int] = LinkSet()
         self._deployments = 0
         self._from_caller: deque[ms.ToHead] = deque()
@@ -55,19 +82,21 @@ class Head(AbstractContextManager["Head"]):
             opened.callback(self._waiter.close)
             opened.callback(self._links.close)
             self._waiter.add(self._links.fileno())
+            wake = self._waiter.wake
             shell = ManagerShell(
                 parts.clock,
                 self._from_caller.append,
-                self._waiter.wake,
+                wake,
                 self._links,
                 lambda: self.pool.has_bad_news(),
+                parts.make_parts(CALLER, parts.plan.directory, parts.setup, parts.clock, wake),
                 keeps_errors=True,
             )
             self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
             opened.callback(self._local.close)
-            self.pool = parts.make_pool(self._waiter.wake)
+            self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)
-            self.pool.open(pack_setup(parts.setup))
+            self.pool.open(parts.pack(parts.setup))
             self._opened = opened.pop_all()
 
     def __exit__(
@@ -160,6 +189,10 @@ class Head(AbstractContextManager["Head"]):
     def wake(self) -> None:
         """Let whoever waits look again; from any thread or signal handler."""
         self._waiter.wake()
+
+    def result_of(self, future: Future[Value]) -> Value:
+        """Wait for what task managers bring, in a thread of the background; return it, or raise what went wrong."""
+        return future.result()
 
     def close(self) -> None:
         """End all task managers."""

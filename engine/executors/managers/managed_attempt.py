@@ -7,6 +7,7 @@ instances run, and brings what these say.
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -152,13 +153,15 @@ class ManagedAttempt(Attempt):
     def finish(self) -> None:
         """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
         try:
-            self._deployments.finish(drained=self.drained)
+            closed = self._deployments.finish(drained=self.drained, committed=self._checkpoints is not None)
         except BaseException as error:
             self.take_down(None, error)
             raise
         self._last = self.metrics()
         self._deployments.remove(None)
-        check_ledger(self._last.ledger, ended=True)
+        # Of one that is lost nobody knows the last figures.
+        if closed:
+            check_ledger(self._last.ledger, ended=True)
 
     def stop(self, *, drain: bool = False) -> None:
         """Ask the loop to stop: what was read is processed and written; ``drain`` also closes open windows.
@@ -183,18 +186,18 @@ class ManagedAttempt(Attempt):
 
     def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
         """Let all task managers upload; return what awaits them."""
-        managers = self._deployments.managers
+        managers = sorted(self._deployments.managers)
         if self._checkpoints is not None:
             self._checkpoints.repository.begin(epoch, elsewhere=True)
         awaited = self._uploads.begin(epoch, managers)
         for manager in managers:
             self._head.send(manager, ms.Upload(epoch))
-        return awaited
+        return partial(self._head.result_of, awaited)
 
     def give_up(self, epoch: int) -> None:
         """Let go of the cuts of an epoch."""
         self._uploads.give_up(epoch)
-        for manager in self._deployments.managers:
+        for manager in sorted(self._deployments.managers):
             self._head.send(manager, ms.GiveUpEpoch(epoch))
 
     def metrics(self) -> JobMetrics:
@@ -324,7 +327,7 @@ class ManagedAttempt(Attempt):
         due_ns = self._judgement.due_ns
         if due_ns is None or not self.is_up() or self._clock.monotonic_ns() < due_ns:
             return
-        managers = self._deployments.managers
+        managers = sorted(self._deployments.managers)
         last = self._checkpoints.last_barrier if self._checkpoints is not None and self.at_end else None
         order = self._judgement.ask(managers, last)
         for manager in managers:

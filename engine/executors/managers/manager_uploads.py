@@ -12,15 +12,15 @@ from penstock.engine.restore.state_assignment import RestoredState
 from penstock.state.checkpoints.manifest import decode_manifest
 from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.checkpoints.uploads import CheckpointUploads, uploading_runs
-from penstock.state.stores.rocksdb_store import RocksDbStores
+from penstock.state.stores.page_store import PageStores
 
 
 class ManagerUploads:
     """Uploads of one process to the ``repository`` of a job, and what it is restored from."""
 
-    def __init__(self, storage: Storage) -> None:
-        """Begin without a run: `join_run` comes first."""
-        self._storage = storage
+    def __init__(self, storage: Storage, page_stores: PageStores) -> None:
+        """Begin without a run: `join_run` comes first. ``page_stores`` read the pages that checkpoints have."""
+        self._storage, self._page_stores = storage, page_stores
         self.repository = CheckpointUploads(storage.files)
 
     def join_run(self, restore: ms.Restore | None, plan: JobPlan, scratch: Path) -> RestoredState | None:
@@ -37,7 +37,7 @@ class ManagerUploads:
             LoadedCheckpoint(manifest, savepoint=restore.savepoint),
             self.repository.contents(restore.savepoint),
             scratch,
-            RocksDbStores(),
+            self._page_stores,
             fit(manifest, plan.graph, self._storage.allowed),
         )
         restored.closed = frozenset(restore.closed)

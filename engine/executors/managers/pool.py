@@ -4,15 +4,14 @@ A thin shell around the table of their lives: it owns processes (by a `Launcher`
 it; what comes from other threads waits until that one asks.
 """
 
-import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.control_plane import ControlPlane
+from penstock.engine.executors.managers.control_plane import OnClosed, OnMessage
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
@@ -38,10 +37,17 @@ GRACE_S = 2.0
 """How long the end waits for processes that were told to leave."""
 
 
-class Launcher(Protocol):
+End = TypeVar("End")
+"""This side's end of a control link, as a launcher hands it over."""
+
+NewEnd = TypeVar("NewEnd", covariant=True)
+TakenEnd = TypeVar("TakenEnd", contravariant=True)
+
+
+class Launcher(Protocol[NewEnd]):
     """Starts, watches and ends the processes of task managers."""
 
-    def start(self, name: str) -> socket.socket:
+    def start(self, name: str) -> NewEnd:
         """Start one; return this side's end of its control link."""
 
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
@@ -55,6 +61,25 @@ class Launcher(Protocol):
 
     def close(self, grace_s: float) -> None:
         """End all; those that do not end themselves in time are killed."""
+
+
+class Plane(Protocol[TakenEnd]):
+    """Control links by the name of their other end; see `ControlPlane`."""
+
+    def add(self, end: TakenEnd, ends: Ends, /) -> None:
+        """Take over an end; it is closed with its link."""
+
+    def send(self, there: str, body: bytes) -> None:
+        """Send a message; one to a link that is gone goes nowhere."""
+
+    def heard_ns(self, there: str) -> int | None:
+        """Return when the other end of a link was last heard, None if the link is gone."""
+
+    def remove(self, there: str) -> None:
+        """Close a link."""
+
+    def close(self) -> None:
+        """Close all, once what was sent has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +109,13 @@ class _Member:
     """When it is let go that was told to end."""
 
 
-class ManagerPool:
+class ManagerPool(Generic[End]):
     """A number of task managers; one that is lost is replaced by another, of another name."""
 
     def __init__(
         self,
-        launcher: Launcher,
+        launcher: Launcher[End],
+        make_plane: Callable[[Clock, OnMessage, OnClosed], Plane[End]],
         clock: Clock,
         job: str,
         run: int,
@@ -112,7 +138,7 @@ class ManagerPool:
         self._is_stopping = False
         self._look_ns = 0
         self._failure: Failure | None = None
-        self._plane = ControlPlane(clock, self._receive, self._lose_link)
+        self._plane = make_plane(clock, self._receive, self._lose_link)
 
     def open(self, setup: bytes) -> None:
         """Start all; they are usable once they have joined.

@@ -11,6 +11,7 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.host_process import ManagerSettings
+from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
@@ -74,7 +75,9 @@ class _Service:
         try:
             setup = unpack_setup(message.packed)
             plan = unpack_plan(setup.plan)
-            shell = ManagerShell(self._clock, self._say, self._waiter.wake, self._links, self._is_interrupted)
+            wake = self._waiter.wake
+            parts = parts_here(self._name, plan.directory, setup, self._clock, wake)
+            shell = ManagerShell(self._clock, self._say, wake, self._links, self._is_interrupted, parts)
             self._manager = TaskManager(self._name, plan, setup, shell, lambda sinks: with_sinks(plan, sinks))
         except Exception as error:
             self._say(ms.SetupFailed(failure_of(error)))

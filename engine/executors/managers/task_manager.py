@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.writer import CutWriter
-from penstock.engine.core.background import BackgroundThread
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build
@@ -20,6 +18,7 @@ from penstock.engine.executors.hosted_instances import HostedInstances, Surround
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.failures import Failure, failure_of
+from penstock.engine.executors.managers.manager_parts import ManagerParts
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.setup import ManagerSetup
@@ -30,7 +29,6 @@ from penstock.engine.jobs.part_status import read_status
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.linked import LinkedChannels
-from penstock.engine.transport.meeting import MeetingPlace
 from penstock.model.errors import BugError, RetryableError
 from penstock.model.ids import TaskId
 
@@ -52,6 +50,7 @@ class ManagerShell:
     wake: Callable[[], None]
     links: LinkSet[int]
     is_interrupted: Callable[[], bool]
+    parts: ManagerParts
     keeps_errors: bool = False
 
 
@@ -78,15 +77,14 @@ class TaskManager:
         shell: ManagerShell,
         bind: Callable[[bytes], JobPlan],
     ) -> None:
-        """Listen for others; nothing is built yet. ``bind`` returns the plan with sinks that were packed."""
+        """Nothing is built yet. ``bind`` returns the plan with sinks that were packed."""
         self._plan, self._setup, self._shell, self._bind = plan, setup, shell, bind
         self.name = name
         self.has_left = False
         """Whether it was told to end, and has."""
-        self._scratch = RunScratch(plan.directory)
-        self._uploads = None if setup.storage is None else ManagerUploads(setup.storage)
-        self._meeting = MeetingPlace(name, setup.token, shell.clock, setup.transport)
-        self._background = BackgroundThread(f"penstock-uploads-{name}", shell.wake)
+        self._scratch = shell.parts.scratch
+        self._uploads = None if setup.storage is None else ManagerUploads(setup.storage, shell.parts.page_stores)
+        self._meeting, self._background = shell.parts.meeting, shell.parts.background
         self._hosted: HostedInstances | None = None
         self._deployed: dict[int, _Deployed] = {}
         self._progress = ProgressReports()
@@ -216,7 +214,7 @@ class TaskManager:
         plan = self._bind(order.sinks)
         tasks = frozenset(TaskId(task) for task in order.tasks)
         crossings = Crossings(plan.graph, tasks, order.places, self.name)
-        addresses = {peer: order.addresses[peer] for peer in crossings.peers}
+        addresses = {peer: order.addresses[peer] for peer in sorted(crossings.peers)}
         links = self._meeting.meet(order.deployment, addresses, self._shell.is_interrupted)
         channels = {peer: LinkedChannels(link) for peer, link in links.items()}
         for peer, channel in channels.items():
@@ -246,6 +244,7 @@ class TaskManager:
             None if self._uploads is None else self._report,
             writer,
             self._scratch,
+            self._shell.parts.state,
         )
         return HostedInstances(plan, self._setup.options, around)
 
@@ -356,6 +355,7 @@ class TaskManager:
                 hosted.close(drained=drained)
                 self._say_metrics()
             except BaseException as error:
+                self._raise_at_once(error)
                 failure = self._failure(error)
             else:
                 self._forget(self._deployed)

@@ -1,11 +1,13 @@
 """The executor ``processes``: the head is this process, task managers are processes of this machine."""
 
 import secrets
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
 from penstock.engine.executors.managers.plan_parcel import pack_plan
@@ -52,10 +54,12 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
     token = secrets.token_bytes(TOKEN_BYTES)
     setup = ManagerSetup(pack_plan(plan), token, options.managed.host, storage, options.transport)
 
-    def make_pool(wake: Callable[[], None]) -> ManagerPool:
+    def make_pool(wake: Callable[[], None]) -> ManagerPool[socket.socket]:
         launcher = ProcessLauncher(plan.name, run)
         try:
-            return ManagerPool(launcher, context.clock, plan.name, run, options.task_managers, wake, context.warn)
+            return ManagerPool(
+                launcher, ControlPlane, context.clock, plan.name, run, options.task_managers, wake, context.warn
+            )
         except BaseException:
             launcher.close(0)
             raise

@@ -6,6 +6,15 @@ from typing import Any
 from penstock.engine.core.background import Answer, Background, Work
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.executors.simulation.dice import Dice
+from penstock.model.errors import BugError
+
+
+class NotThereYetError(Exception):
+    """A piece of work waits for something; it is done from the beginning later."""
+
+
+AGAIN_NS = 1_000_000
+"""How long a piece of work that waits is left alone."""
 
 
 class SimulatedBackground(Background):
@@ -32,9 +41,18 @@ class SimulatedBackground(Background):
             answer(result, error)
 
     def close(self, wait_s: float | None = None) -> None:
-        """Work off what is left; the answers are dropped."""
+        """Work off what is left; the answers are dropped.
+
+        Raises:
+            BugError: a piece waits for something, and so would the process without end.
+        """
         while self._pieces and not self.lost_power:
+            left = len(self._pieces)
             self.proceed()
+            if len(self._pieces) == left:
+                if wait_s is None:
+                    raise BugError("the process does not end: background work waits for what nobody brings")
+                break
         self._pieces.clear()
         self._done.clear()
 
@@ -51,5 +69,8 @@ class SimulatedBackground(Background):
         _, work, answer = self._pieces.popleft()
         try:
             self._done.append((answer, work(), None))
+        except NotThereYetError:
+            # Those behind it wait for it, as in a thread.
+            self._pieces.appendleft((self._clock.monotonic_ns() + AGAIN_NS, work, answer))
         except Exception as error:
             self._done.append((answer, None, error))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.history import History
@@ -18,6 +19,10 @@ MOST_CRASHES = 6
 
 class PowerLossError(SystemExit):
     """The process ends at once: what is not durable is gone. No error that anybody handles."""
+
+
+class ProcessKilledError(SystemExit):
+    """One of several processes ends at once; what it has written stays. No error that anybody handles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,12 @@ class Fate:
         self.passed: Counter[str] = Counter()
         self.damaged = 0
         """Files of the repository that were damaged for good."""
+        self.process: str | None = None
+        """The process of those that share the power in which something happens now, None: the head's, or the only."""
+        self.is_process_killed = False
+        """Whether that process is gone: nothing of what it still says counts."""
+        self.is_over = False
+        """Whether the process is gone in which the job was started."""
         self._on_power_loss = on_power_loss
         self._dice = dice
         self._history = history
@@ -98,6 +109,12 @@ class Fate:
         self._history.detail(f"failpoint {name}")
         if self._may_crash() and self._dice.chance(self._eager() * 0.12 / self.passed[name] ** 0.5):
             self.crashed_at[name] += 1
+            if self.process is not None and self._dice.chance(0.7):
+                self.crashes += 1
+                self._idle = True
+                self._history.event(f"FAULT {self.process} ends at failpoint {name}")
+                self.is_process_killed = True
+                raise ProcessKilledError
             self._lose_power(f"at failpoint {name}")
 
     def at_turn(self, working: bool) -> None:
@@ -109,14 +126,34 @@ class Fate:
         """
         if self._may_crash() and self._dice.chance(self._eager() * 2.0 / self._turns):
             self._lose_power("between two turns")
-        if working and self._may_crash() and self._dice.chance(self._eager() * 2.0 / self._turns):
-            self.crashes += 1
+        if working and self.strikes(2.0):
             self.workers_lost += 1
-            self._idle = True
             self._history.event("FAULT a worker is lost")
             raise WorkerLostError("the simulation took a worker away")
         if self.faults.disk:
             self._disk_at_turn()
+
+    def strikes(self, times: float) -> bool:
+        """Return whether one more process is to be lost now, which happens so many times in a run, about."""
+        if self._may_crash() and self._dice.chance(self._eager() * times / self._turns):
+            self.crashes += 1
+            self._idle = True
+            return True
+        return False
+
+    def end_process(self, where: str) -> None:
+        """End the process in which the job was started; what it has written stays.
+
+        Raises:
+            PowerLossError: it is gone.
+        """
+        self._history.event(f"FAULT the head is killed {where}")
+        self._end()
+
+    def check_alive(self) -> None:
+        """Raise `PowerLossError` if that process is gone: nothing that it would do happens."""
+        if self.is_over:
+            raise PowerLossError
 
     def after_power_loss(self) -> None:
         """Damage a file of the repository now and then: a bit flips, or its end is missing."""
@@ -152,6 +189,10 @@ class Fate:
         for disk in self._disks:
             disk.capacity_bytes = None
             disk.crash()
+        self._end()
+
+    def _end(self) -> NoReturn:
+        self.is_over = True
         self._on_power_loss()
         raise PowerLossError
 

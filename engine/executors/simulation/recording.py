@@ -66,6 +66,16 @@ def record_pipeline(graph: JobGraph, rows: int, sleep: Callable[[float], None] =
     return Recording(JobGraph(operators), total, left_out, tuple(notes))
 
 
+def sinks_in_caller(graph: JobGraph) -> JobGraph:
+    """Return a recorded pipeline whose sinks stay in the process that starts the job."""
+    operators = dict(graph.operators)
+    for key, node in graph.operators.items():
+        if isinstance(node.spec, SinkSpec):
+            sink = StagedSink(f"sink-{key}", in_caller=True)
+            operators[key] = replace(node, spec=replace(node.spec, sink=sink))
+    return JobGraph(operators)
+
+
 def nothing_left(left_out: Mapping[str, str]) -> PlanError:
     """Return the error of a pipeline all of whose sinks are left out."""
     reasons = [f"sink {name!r} is left out, as {why}" for name, why in left_out.items()]

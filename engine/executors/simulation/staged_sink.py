@@ -18,16 +18,19 @@ class StagedSink(Sink):
 
     transactional = True
 
-    def __init__(self, name: str, files: DurableFiles | None = None) -> None:
+    def __init__(self, name: str, files: DurableFiles | None = None, *, in_caller: bool = False) -> None:
         """``name`` is the folder's."""
         self.name = name
+        self.in_caller = in_caller
         self._files = files
-        self.schema: pa.Schema | None = None
-        """What writers receive, once one was opened."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the files here: whoever is sent the sink has its own."""
+        return {**vars(self), "_files": None}
 
     def on(self, files: DurableFiles) -> "StagedSink":
         """Return this sink on a disk."""
-        return StagedSink(self.name, files)
+        return StagedSink(self.name, files, in_caller=self.in_caller)
 
     @property
     def files(self) -> DurableFiles:
@@ -37,7 +40,6 @@ class StagedSink(Sink):
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Open a writer."""
-        self.schema = schema
         return _StagedWriter(self, schema, instance)
 
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
@@ -57,15 +59,13 @@ class StagedSink(Sink):
         self.files.delete(*(path for path in staged if path not in kept))
 
     def committed(self) -> pa.Table | None:
-        """Return the committed rows in order of their epochs; None if no writer was ever opened."""
-        if self.schema is None:
-            return None
-        batches = []
+        """Return the committed rows in order of their epochs; None if there are none."""
+        batches: list[pa.RecordBatch] = []
         for epoch in self._epochs():
             for path in self._listed(epoch):
                 with pa.ipc.open_stream(self.files.read(path)) as reader:
                     batches += list(reader)
-        return pa.Table.from_batches(batches, self.schema)
+        return pa.Table.from_batches(batches) if batches else None
 
     def _epochs(self) -> list[int]:
         return [int(name.removesuffix(".json")) for name in self.files.list(f"{self.name}/committed")]

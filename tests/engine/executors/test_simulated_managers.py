@@ -1,0 +1,70 @@
+"""A head and its task managers under faults put out what an undisturbed run does, and none of their seeds hangs."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from penstock.engine.executors.simulation.faults import Faults
+from tests.engine.executors.simulated_support import PIPELINES, simulation
+from tests.long_cases import but_for
+
+pytestmark = pytest.mark.xdist_group("simulated managers")
+
+FEW = range(1, 15)
+MANY = range(1, 2_001)
+
+
+@cache
+def managed(name):
+    """Return the simulation of a pipeline on task managers, made once."""
+    return simulation(name, managed=True)
+
+
+def problems(name, seeds):
+    """Run a pipeline under every seed; return what went wrong."""
+    results = ((seed, managed(name).run(seed).problem) for seed in seeds)
+    return [(seed, problem) for seed, problem in results if problem is not None]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_few_seeds_put_out_what_the_undisturbed_run_does(name):
+    assert problems(name, FEW) == []
+
+
+@pytest.mark.parametrize("name", but_for(PIPELINES, [], "two thousand seeds; fourteen seeds of each"))
+def test_every_seed_puts_out_what_the_undisturbed_run_does(name):
+    assert problems(name, MANY) == []
+
+
+def test_the_seeds_kill_freeze_and_replace_on_either_side():
+    told = "\n".join(line for seed in FEW for line in managed("tumbled").run(seed).story)
+    for fault in ("tm-0 is killed", "is frozen for", "the head is killed", "power loss", "breaks", "RESTARTED"):
+        assert fault in told
+
+
+def test_a_task_manager_that_has_built_its_part_and_is_lost_before_the_others_have_strikes_the_deployment():
+    assert problems("tumbled", [51]) == []
+
+
+def test_a_task_manager_that_is_lost_behind_the_last_commit_takes_nothing_along():
+    assert problems("tumbled", [39, 46, 53]) == []
+
+
+def test_without_faults_nothing_goes_wrong():
+    calm = simulation("tumbled", managed=True, faults=Faults.of(())).run(1)
+    assert (calm.problem, calm.crashes) == (None, 0)
+    assert not any("FAULT" in line for line in calm.story)
+
+
+def test_a_seed_reproduces_its_trace_in_another_process():
+    script = (
+        "import hashlib; from tests.engine.executors.simulated_support import simulation; "
+        "print(hashlib.sha256(simulation('tumbled', managed=True).run(5).trace.encode()).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == hashlib.sha256(managed("tumbled").run(5).trace.encode()).hexdigest()
