@@ -110,11 +110,15 @@ class Cluster:
         self._end(name, "it was killed by its head")
         self._managers.pop(name, None)
 
-    def close(self, grace_s: float = 0.0) -> None:
+    def close(self, grace_s: float) -> None:
         """End all."""
         for name in list(self._managers):
             self._end(name, "it was killed by its head")
         self._managers.clear()
+
+    def let_go(self) -> None:
+        """End all, and let go of the links; the head has closed its own."""
+        self.close(0.0)
         self._board.close()
 
     def turn(self, until_ns: int) -> None:

@@ -90,12 +90,13 @@ class SimulatedHead(Head):
 
     def close(self) -> None:
         """End all task managers, by whatever way this process ends."""
-        if self._world.fate.is_over:
-            self._links.close()
-            self._cluster.close()
-        else:
-            super().close()
-            self._cluster.close()
+        try:
+            if self._world.fate.is_over:
+                self._links.close()
+            else:
+                super().close()
+        finally:
+            self._cluster.let_go()
 
 
 class ManagedProcess:

@@ -46,14 +46,6 @@ def test_the_seeds_kill_freeze_and_replace_on_either_side():
         assert fault in told
 
 
-def test_a_task_manager_that_has_built_its_part_and_is_lost_before_the_others_have_strikes_the_deployment():
-    assert problems("tumbled", [51]) == []
-
-
-def test_a_task_manager_that_is_lost_behind_the_last_commit_takes_nothing_along():
-    assert problems("tumbled", [39, 46, 53]) == []
-
-
 def test_without_faults_nothing_goes_wrong():
     calm = simulation("tumbled", managed=True, faults=Faults.of(())).run(1)
     assert (calm.problem, calm.crashes) == (None, 0)

@@ -132,7 +132,7 @@ class Scene:
             yield from self.head.pool.turn()
 
     def _pool(self, count: int, wake: Callable[[], None]) -> ManagerPool:
-        return ManagerPool(self.launcher, self.clock, JOB, RUN, count, wake, self.warned.append)
+        return ManagerPool(self.launcher, ControlPlane, self.clock, JOB, RUN, count, wake, self.warned.append)
 
 
 def _graph(folder: Path) -> ExecutionGraph:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.core.clock import ManualClock
+from penstock.engine.dataflow.attempt_start import FIRST
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.deployments import TAKE_DOWN_NS
+from penstock.engine.executors.managers.deployments import TAKE_DOWN_NS, Deployments
+from penstock.engine.executors.managers.pool import Lost, News, Said
 from penstock.engine.executors.managers.task_manager import METRICS_NS
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.errors import WorkerLostError
@@ -51,3 +53,45 @@ def test_whoever_deploys_sleeps_until_something_comes(tmp_path: Path, monkeypatc
         attempt = scene.attempt()
         assert waits and all(timeout_s for timeout_s in waits)
         attempt.take_down(None, RuntimeError())
+
+
+def test_who_has_built_its_part_and_is_lost_before_the_others_have_is_missed(tmp_path: Path) -> None:
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        if isinstance(order, ms.Deploy) and name == "tm-1":
+            built = scene.launcher.managers["tm-0"]
+            built.say(ms.Deployed(order.deployment))
+            scene.launcher.kill("tm-0")
+            return [ms.Deployed(order.deployment)]
+        return [] if isinstance(order, ms.Deploy) else obey(name, order)
+
+    scene = Scene(tmp_path, answer=answer)
+    with scene.head, pytest.raises(WorkerLostError, match="'tm-0' is lost"):
+        scene.attempt()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_who_is_lost_while_all_close_takes_only_along_what_is_not_committed(tmp_path: Path, committed: bool) -> None:
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        if isinstance(order, ms.Finish) and name == "tm-1":
+            scene.launcher.kill("tm-1")
+            return []
+        return obey(name, order)
+
+    def take(news: News) -> None:
+        match news:
+            case Lost(manager):
+                deployments.lose(manager, WorkerLostError(f"{manager} is lost"))
+            case Said(manager, ms.Deployed() | ms.TakenDown() | ms.Finished() as said):
+                deployments.hear(manager, said)
+
+    scene = Scene(tmp_path, answer=answer)
+    with scene.head:
+        graph = scene.plan.graph
+        deployments = Deployments(graph, scene.head, scene.clock, take)
+        managers = scene.head.await_managers(take)
+        deployments.deploy(frozenset(task.id for task in graph.tasks), managers, FIRST, None)
+        if committed:
+            assert not deployments.finish(drained=True, committed=True)
+        else:
+            with pytest.raises(WorkerLostError, match="tm-1 is lost"):
+                deployments.finish(drained=True, committed=False)
