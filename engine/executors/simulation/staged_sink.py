@@ -26,7 +26,7 @@ class StagedSink(Sink):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the files here: whoever is sent the sink has its own."""
-        return {**vars(self), "_files": None}
+        return {"name": self.name, "in_caller": self.in_caller, "_files": None}
 
     def on(self, files: DurableFiles) -> "StagedSink":
         """Return this sink on a disk."""
