@@ -67,6 +67,10 @@ class Execution:
         return self.task_managers or usable_cores() if self.executor == PROCESSES else None
 
 
+EXECUTION = tuple(Execution.__dataclass_fields__)
+"""What a request may say of where its query runs."""
+
+
 class CountingSink(Sink):
     """Counts the rows of the final result: insertions minus retractions."""
 
@@ -203,7 +207,7 @@ def main(argv: Sequence[str]) -> int:
         batch_rows=request["batch_rows"],
         out=Path(request["out"]) if request["out"] else None,
         wait=sys.stdin.readline if request.get("wait") else lambda: None,
-        execution=Execution(request["executor"], request["task_managers"], request["transport"]),
+        execution=Execution(**{name: request[name] for name in EXECUTION if name in request}),
     )
     print(json.dumps(asdict(result)))
     return 0
