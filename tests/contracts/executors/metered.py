@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import penstock as ps
 from penstock import col
 from penstock.dsl.job import Handle
+from penstock.engine.executors.processes import child as task_manager_process
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Sink, Source, Writer
 from penstock.model.errors import RetryableError
@@ -217,5 +218,15 @@ def until(condition: Callable[[], bool], handle: Handle | None = None) -> None:
 
 
 def task_managers() -> list[psutil.Process]:
-    """Return the processes of task managers that this process has started."""
-    return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    """Return the processes of task managers that this process has started, and that live.
+
+    Other tests may have left it children of another kind, such as the JVM of Spark.
+    """
+    return [child for child in psutil.Process().children() if is_task_manager(child)]
+
+
+def is_task_manager(process: psutil.Process) -> bool:
+    try:
+        return any(task_manager_process.__name__ in argument for argument in process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
