@@ -38,7 +38,7 @@ def explain(
         from penstock.plan_views import words as plan_words
 
         job, options = capture(file, arguments or [])
-        plan = job.plan(options.parallelism if parallelism is None else parallelism)
+        plan = job.plan(options.instances if parallelism is None else parallelism)
         if svg is not None:
             from penstock.plan_views import svg as plan_svg
 

@@ -33,7 +33,7 @@ def run(
     arguments: Arguments = None,
     name: Annotated[str | None, optional("NAME", "Name of the job.")] = None,
     parallelism: Annotated[
-        str | None, optional("P", "Instances per operator, or auto: one for each core; wins over the file.")
+        str | None, optional("P", "Instances per operator, or auto: one for each task manager; wins over the file.")
     ] = None,
     executor: ExecutorChoice = None,
     task_managers: TaskManagers = None,

@@ -29,7 +29,6 @@ from penstock.runs.run_options import (
     RESTARTS,
     RunOptions,
     changed_fields,
-    chosen_parallelism,
     letter_target,
     parallelism_option,
     restore_from,
@@ -110,18 +109,11 @@ class RunOverrides:
         )
         duplicates = self.accept_duplicates or options.restore.accept_duplicates
         limit = self.max_dead_letters
-        loop = replace(options.loop, **changed_fields(LOOP, given))
-        executor = self.executor or options.executor
-        parallelism = options.parallelism
-        if self.parallelism is not None:
-            managers = self.task_managers or options.task_managers
-            wanted = parallelism_option(self.parallelism)
-            parallelism = chosen_parallelism(wanted, executor, managers, loop.key_groups)
         changed = replace(
             options,
-            loop=loop,
-            parallelism=parallelism,
-            executor=executor,
+            loop=replace(options.loop, **changed_fields(LOOP, given)),
+            parallelism=options.parallelism if self.parallelism is None else parallelism_option(self.parallelism),
+            executor=self.executor or options.executor,
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),

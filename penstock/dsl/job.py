@@ -255,9 +255,9 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
 def _attempts(options: RunOptions, *, keeps: bool) -> MakeAttempt:
     """Return what makes attempts by the executor of the options."""
     if options.executor != PROCESSES:
-        if options.parallelism > 1:
+        if options.instances > 1:
             _warn(
-                f"ONE CORE: the embedded executor runs {options.parallelism} instances of each operator in turns, "
+                f"ONE CORE: the embedded executor runs {options.instances} instances of each operator in turns, "
                 f"which costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
             )
         return embedded_attempts(_embedded_options(options, keeps=keeps))
@@ -270,7 +270,7 @@ def _attempts(options: RunOptions, *, keeps: bool) -> MakeAttempt:
 
 
 def _job_plan(job: Job, options: RunOptions) -> JobPlan:
-    planned = job.plan(options.parallelism, apart=options.executor == PROCESSES)
+    planned = job.plan(options.instances, apart=options.executor == PROCESSES)
     return JobPlan(options.name, planned, options.loop, options.job_directory)
 
 

@@ -16,7 +16,8 @@ class JobOptions(TypedDict, total=False):
     """Keywords of `run` and `start`, beside ``name``."""
 
     parallelism: int | Literal["auto"]
-    """Instances of each operator that does not say otherwise; default 1. ``"auto"``: one for each core."""
+    """Instances of each operator that does not say otherwise; default ``"auto"``: one for each task manager, and
+    one in all by the embedded executor."""
 
     executor: Literal["embedded", "processes"]
     """Where instances run: ``"embedded"`` (default) in this process, or ``"processes"``, on several task managers."""

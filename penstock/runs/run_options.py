@@ -45,11 +45,12 @@ class RunOptions:
     windows when all inputs have ended (None: kept if there are checkpoints and a source may grow). ``generated_names``:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
-    carries rows between them (None: the best that works).
+    carries rows between them (None: the best that works). ``parallelism`` is a number, ``auto``, or None: what the
+    executor makes of that; `instances` is what it comes to.
     """
 
     name: str
-    parallelism: int = 1
+    parallelism: int | str | None = None
     directory: Path | None = None
     loop: LoopOptions = LoopOptions()
     checkpoints: CheckpointOptions = CheckpointOptions()
@@ -69,7 +70,11 @@ class RunOptions:
     transport: str | None = None
 
     def __post_init__(self) -> None:
-        check_count("parallelism", self.parallelism)
+        if isinstance(self.parallelism, str):
+            if self.parallelism != AUTO:
+                raise OptionError(f"parallelism is a number or {AUTO!r}, not {self.parallelism!r}")
+        elif self.parallelism is not None:
+            check_count("parallelism", self.parallelism)
         check_executor(self.executor, self.task_managers, self.transport)
         if self.savepoint_on_stop is not None:
             check_name("savepoint", self.savepoint_on_stop)
@@ -84,6 +89,19 @@ class RunOptions:
                 f"metrics_host must be {' or '.join(LOOPBACK)}, not {self.metrics_host!r}, unless metrics_token says "
                 "where a token is that whoever asks must send: 'file:PATH' or 'env:NAME'."
             )
+
+    @property
+    def instances(self) -> int:
+        """The number of instances of each operator that does not say otherwise.
+
+        It is one for each task manager unless a number was given, though not more than key groups, which could not all
+        have one. The embedded executor uses one core, where more than one would only cost.
+        """
+        if isinstance(self.parallelism, int):
+            return self.parallelism
+        if self.executor == EMBEDDED:
+            return 1
+        return min(self.task_managers or usable_cores(), self.loop.key_groups)
 
     @property
     def job_directory(self) -> Path:
@@ -126,13 +144,11 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         hint = f"did you mean {close[0]!r}? Valid options" if close else "valid options"
         raise OptionError(f"unknown option {unknown[0]!r}; {hint} are {', '.join(sorted(JobOptions.__annotations__))}")
     directory = options.get("directory")
-    loop = LoopOptions(**changed_fields(LOOP, options))
-    executor = options.get("executor", EMBEDDED)
     return RunOptions(
         name or default_name(),
-        chosen_parallelism(options.get("parallelism", 1), executor, options.get("task_managers"), loop.key_groups),
+        options.get("parallelism"),
         Path(directory) if directory else None,
-        loop,
+        LoopOptions(**changed_fields(LOOP, options)),
         _checkpoints(options),
         RestartOptions(**changed_fields(RESTARTS, options)),
         restore_from(
@@ -145,26 +161,9 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         at_end=check_at_end(options.get("at_end")),
         max_dead_letters=dead_letter_limit(options.get("max_dead_letters", DEFAULT_LIMIT)),
         take_over=bool(options.get("take_over", False)),
-        executor=executor,
+        executor=options.get("executor", EMBEDDED),
         **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
-
-
-def chosen_parallelism(parallelism: int | str, executor: str, task_managers: int | None, key_groups: int) -> int:
-    """Return the parallelism that an option means: ``auto`` is one instance for each core that the job may use.
-
-    The embedded executor uses one core, so that more than one instance would only cost.
-
-    Raises:
-        OptionError: it is another word.
-    """
-    if isinstance(parallelism, int):
-        return parallelism
-    if parallelism != AUTO:
-        raise OptionError(f"parallelism is a number or {AUTO!r}, not {parallelism!r}")
-    if executor == EMBEDDED:
-        return 1
-    return min(task_managers or usable_cores(), key_groups)
 
 
 def parallelism_option(text: str) -> int | str:

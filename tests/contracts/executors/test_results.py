@@ -22,7 +22,7 @@ from tests.long_cases import but_for
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "embedded, 1": {},
     "embedded, 2, small": {"parallelism": 2, **SMALL},
-    "processes, 1": {**PROCESSES, "transport": "ring"},
+    "processes, 1": {**PROCESSES, "parallelism": 1, "transport": "ring"},
     "processes, 2": {**PROCESSES, "parallelism": 2},
     "processes, 2, small": {**PROCESSES, "parallelism": 2, "transport": "ring", **SMALL},
     "processes, 2, small, tcp": {**PROCESSES, "parallelism": 2, "transport": "tcp", **SMALL},

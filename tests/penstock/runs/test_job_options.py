@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
@@ -13,6 +13,7 @@ from penstock.commands import cli
 from penstock.commands.run_start import RunOverrides
 from penstock.model import option_literals
 from penstock.model.config import LoopOptions
+from penstock.runs.cores import usable_cores
 from penstock.runs.job_options import JobOptions
 from penstock.runs.run_options import RunOptions, make_options
 from tests.docs.pages import ROOT
@@ -38,6 +39,23 @@ def test_options_reach_what_they_set() -> None:
     assert kept <= set(RunOptions.__dataclass_fields__) & OPTIONS
     chosen = make_options("job", {"metrics_port": 7, "batch_rows": 5, "savepoint_on_stop": "friday"})
     assert (chosen.metrics_port, chosen.loop.batch_rows, chosen.savepoint_on_stop) == (7, 5, "friday")
+
+
+def test_each_task_manager_has_an_instance_unless_a_number_is_given() -> None:
+    def instances(overrides: RunOverrides | None = None, **options: Any) -> int:
+        chosen = make_options("job", options)
+        return (chosen if overrides is None else overrides.apply(chosen)).instances
+
+    there = {"executor": "processes", "task_managers": 3}
+    assert instances() == instances(parallelism="auto") == 1
+    assert instances(**there) == instances(**there, parallelism="auto") == 3
+    assert instances(executor="processes") == usable_cores()
+    assert instances(**there, key_groups=2) == 2
+    assert instances(**there, parallelism=1) == 1
+    assert instances(RunOverrides(executor="processes", task_managers=3)) == 3
+    assert instances(RunOverrides(executor="processes", task_managers=3), parallelism=2) == 2
+    assert instances(RunOverrides(parallelism="auto", executor="processes", task_managers=3), parallelism=2) == 3
+    assert instances(RunOverrides(executor="embedded"), executor="processes") == 1
 
 
 def test_every_option_is_documented() -> None:
