@@ -16,7 +16,7 @@ from penstock.engine.dataflow.checkpoint_port import Contribution, participants
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
 from penstock.engine.executors.hosted_instances import HostedInstances, HostOptions, Surroundings
-from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck
+from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics
@@ -24,7 +24,6 @@ from penstock.engine.jobs.part_status import is_exhausted, is_unanswered, read_o
 from penstock.engine.jobs.rows_decided import read_decided
 from penstock.engine.jobs.stop_patience import StopPatience
 from penstock.engine.operators.sink import LOOK_NS
-from penstock.engine.plan.regions import struck_by
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
 from penstock.model.ids import TaskId
@@ -241,12 +240,9 @@ class EmbeddedAttempt:
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
         checkpoints.turn()
-        failure = checkpoints.take_failure()
-        if failure is not None:
-            return Struck(failure.error, struck_by(self._plan.graph, failure.sink))
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
-        return None
+        return struck_by_commit(checkpoints, self._plan.graph)
 
     def _stop_at_end(self) -> None:
         """Ask for the last checkpoint once no source has anything more for this run, and no call is on its way.

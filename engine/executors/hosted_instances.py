@@ -163,7 +163,7 @@ class HostedInstances:
     def abandon(self) -> Sequence[str]:
         """Let go of what instances share, after a failure; return what went wrong with that."""
         notes = _release([self.dead_letters.abort])
-        self._close_scratch()
+        self.close_scratch()
         return notes
 
     def close(self, *, drained: bool) -> None:
@@ -182,8 +182,9 @@ class HostedInstances:
         self.dead_letters.close()
 
     def close_scratch(self) -> None:
-        """Remove what nobody keeps."""
-        self._close_scratch()
+        """Remove what nobody keeps, unless it is in the folder of whoever hosts them."""
+        if self._own_scratch is not None:
+            self._own_scratch.close()
 
     def read_metrics(self, started_ns: int, now_ns: int, wall_us: int, stepped_ns: int | None) -> JobMetrics:
         """Read all counters; see `read_metrics`."""
@@ -192,10 +193,6 @@ class HostedInstances:
     def _report(self, attempt: int, report: InstanceReport) -> None:
         assert self._around.report is not None and self.cuts is not None
         self._around.report(attempt, self.cuts.take(report) if isinstance(report, InstanceCut) else report)
-
-    def _close_scratch(self) -> None:
-        if self._own_scratch is not None:
-            self._own_scratch.close()
 
 
 def _release(releases: Sequence[Callable[[], object]]) -> list[str]:

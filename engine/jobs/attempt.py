@@ -17,6 +17,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
@@ -62,6 +63,12 @@ class Struck:
 
     error: BaseException
     tasks: frozenset[TaskId] | None
+
+
+def struck_by_commit(checkpoints: CheckpointSession, graph: ExecutionGraph) -> Struck | None:
+    """Return what a sink that could not commit has struck, once; None: none has failed since this was asked last."""
+    failure = checkpoints.take_failure()
+    return None if failure is None else Struck(failure.error, struck_by(graph, failure.sink))
 
 
 class Attempt(CheckpointPort, Protocol):

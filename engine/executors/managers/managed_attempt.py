@@ -23,12 +23,11 @@ from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.places import CALLER, place_phrase, tasks_at, tasks_of
 from penstock.engine.executors.managers.pool import Lost, News, Said
-from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck
+from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
-from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import WorkerLostError
 from penstock.model.ids import TaskId
@@ -316,12 +315,9 @@ class ManagedAttempt(Attempt):
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
         checkpoints.turn()
-        failure = checkpoints.take_failure()
-        if failure is not None:
-            return Struck(failure.error, struck_by(self._plan.graph, failure.sink))
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
-        return None
+        return struck_by_commit(checkpoints, self._plan.graph)
 
     def _ask_for_status(self) -> None:
         due_ns = self._judgement.due_ns

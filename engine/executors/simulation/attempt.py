@@ -23,10 +23,9 @@ from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.executors.simulation.faults import PowerLossError
 from penstock.engine.executors.simulation.network import Link, Network
 from penstock.engine.executors.simulation.world import StuckError, World
-from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
-from penstock.engine.plan.regions import struck_by
 from penstock.engine.transport.in_memory import join
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import Edge
@@ -88,9 +87,9 @@ class SimulatedAttempt:
         try:
             while not until():
                 goes_on = self.turn(until_ns)
-                failure = self._checkpoints.take_failure()
-                if failure is not None:
-                    return Struck(failure.error, struck_by(self._graph, failure.sink))
+                struck = struck_by_commit(self._checkpoints, self._graph)
+                if struck is not None:
+                    return struck
                 if not goes_on:
                     break
         except WorkerLostError as error:
