@@ -14,7 +14,7 @@ from tests.long_cases import but_for
 
 pytestmark = pytest.mark.xdist_group("simulated managers")
 
-FEW = range(1, 11)
+FEW = range(1, 16)
 MANY = range(1, 2_001)
 
 
