@@ -9,8 +9,8 @@ from pathlib import Path
 
 from penstock.commands.kernel_types import known_signatures, parse_signature
 from penstock.model.errors import UserError
-from penstock.state.kernels.jit import KERNELS
-from penstock.state.kernels.kernel_cache import KernelCache, is_kept, kernel_folder, kernel_sources
+from penstock.state.kernels.jit import KERNELS, import_kernels
+from penstock.state.kernels.kernel_cache import KernelCache, is_kept, kernel_folder
 
 SIGNATURES = "kernel_signatures.txt"
 """Kernels, and behind each on lines of their own the types that jobs call it with."""
@@ -56,8 +56,8 @@ def known_forms() -> Mapping[str, list[str]]:
 def write_forms(file: Path) -> int:
     """Write the forms that this version's folder holds to a file, added to those it has; return how many there are."""
     forms = {name: set(signatures) for name, signatures in known_forms().items()}
-    for module, _ in kernel_sources():
-        importlib.import_module("penstock." + module.removesuffix(".py").replace("/", "."))
+    for _ in import_kernels():
+        pass
     for name, kernel in KERNELS.items():
         if texts := known_signatures(kernel._cache.signatures()):
             forms.setdefault(name, set()).update(texts)

@@ -136,6 +136,15 @@ class KernelCache(FunctionCache):
         overloads: dict[tuple[Any, ...], str] = self._cache_file._load_index()  # type: ignore[no-untyped-call]
         return [signature for signature, *_ in overloads]
 
+    def loadable(self, target_context: Any) -> list[Any]:
+        """Return the types of the arguments of every form that is kept for this processor."""
+        codegen = target_context.codegen()
+        try:
+            overloads: dict[tuple[Any, ...], str] = self._cache_file._load_index()  # type: ignore[no-untyped-call]
+        except (OSError, EOFError):
+            return []
+        return [key[0] for key in overloads if key == self._index_key(key[0], codegen)]  # type: ignore[no-untyped-call]
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a form, unless the folder cannot be written to: `is_kept` says so beforehand."""
         with suppress(OSError):

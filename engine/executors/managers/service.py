@@ -18,6 +18,7 @@ from penstock.engine.executors.managers.task_manager import ManagerShell, TaskMa
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.failpoints import failpoint
+from penstock.state.kernels.jit import load_kept_kernels
 
 LONGEST_WAIT_S = 0.5
 """How long the loop waits at most. Whoever has something for it wakes it; this is for a wake that never comes."""
@@ -42,6 +43,7 @@ class _Service:
         self._inbox: deque[ms.ToManager] = deque()
         self._manager: TaskManager | None = None
         self._over = self._asked_to_leave = False
+        self._kernels = load_kept_kernels()
         self._plane = ControlPlane(self._clock, self._receive, lambda there, reason: self._end_at_once())
         self._plane.add(end, Ends(settings.job, settings.run, settings.name, HEAD))
         settings.leave.when_given(self._leave)
@@ -58,7 +60,7 @@ class _Service:
             outcome: Outcome = Waiting(None)
             if self._manager is not None and not self._manager.has_left:
                 outcome = self._manager.turn()
-            if not isinstance(outcome, Ran):
+            if not isinstance(outcome, Ran) and not self._loads_kernel():
                 self._wait(outcome)
         watch.close()
         self._plane.close()
@@ -84,6 +86,12 @@ class _Service:
         else:
             self._say(ms.Joined(os.getpid(), self._manager.address))
             failpoint("manager.joined")
+
+    def _loads_kernel(self) -> bool:
+        """Load one kernel if there is nothing else to do; one that joins late is to be ready when it is needed."""
+        if self._inbox or self._manager is None or self._manager.hosts:
+            return False
+        return next(self._kernels, None) is not None
 
     def _step(self) -> Step | None:
         return None if self._manager is None else self._manager.step_now()

@@ -167,6 +167,11 @@ class TaskManager:
         progress_ns = self._progress.due_ns
         return self._metrics_ns if progress_ns is None else min(self._metrics_ns, progress_ns)
 
+    @property
+    def hosts(self) -> bool:
+        """Whether instances are here."""
+        return self._hosted is not None
+
     def step_now(self) -> Step | None:
         """Return the step that the loop is in, None: none; from any thread."""
         hosted = self._hosted

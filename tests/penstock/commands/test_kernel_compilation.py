@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from penstock.commands import kernel_compilation as warm
 from penstock.commands.kernel_types import UnknownTypeError, parse_signature, signature_text
 from penstock.runs import compilation_notice as kernel_news
 from penstock.state.kernels import kernel_cache
-from penstock.state.kernels.jit import KERNELS
+from penstock.state.kernels.jit import KERNELS, import_kernels
 from penstock.state.kernels.kernel_cache import KernelCache, cache_root, delete_unused, kernel_sources
 from tests.docs.pages import ROOT
 
@@ -29,6 +28,14 @@ rows.key_by("item").agg(total=ps.sum_("price")).print(mode="changelog")
 ps.run("totals")
 from penstock.state.kernels.kernel_cache import KernelCache
 print("compiled", KernelCache.compiled)
+"""
+LOADING = """
+from penstock.state.kernels.jit import KERNELS, load_kept_kernels
+from penstock.state.kernels.kernel_cache import KernelCache
+
+for _ in load_kept_kernels():
+    pass
+print(sorted(name for name, kernel in KERNELS.items() if kernel.overloads), KernelCache.compiled)
 """
 
 
@@ -86,11 +93,12 @@ print(done.forms, done.compiled > 0, done.folder)
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "chosen")}
     assert run(tmp_path, "some.py", *names, **cache).stdout.startswith(f"2 True {tmp_path / 'chosen' / 'penstock'}")
     assert run(tmp_path, "some.py", *names, **cache).stdout.startswith("2 False ")
+    (tmp_path / "all.py").write_text(LOADING)
+    assert run(tmp_path, "all.py", **cache).stdout == f"{names} 0\n"
 
 
 def test_warm_knows_every_kernel_that_is_called_from_outside() -> None:
-    for name, _ in kernel_sources():
-        import_module("penstock." + name.removesuffix(".py").replace("/", "."))
+    assert len([*import_kernels()]) == len([*kernel_sources()])
     known = warm.known_forms()
     assert set(known) <= set(KERNELS)
     for name, forms in known.items():
