@@ -19,6 +19,8 @@ from tests.contracts.executors.ways import PROCESSES, SMALL
 from tests.contracts.executors.workload import ANSWERS, BROKEN, ORDERS, UNWANTED, answer, outputs, write_inputs
 from tests.long_cases import but_for
 
+pytestmark = pytest.mark.xdist_group("results of executors")
+
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "embedded, 1": {},
     "embedded, 2, small": {"parallelism": 2, **SMALL},
@@ -47,22 +49,34 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Ran]:
+    """Runs by their way: each is made once, in whatever order tests come."""
+    return {}
+
+
 @pytest.fixture(
-    scope="module",
     params=but_for(
         WAYS,
         ["embedded, 2, small", "processes, 2, small", "processes, 2, small, tcp"],
         "the other ways; those of most difference stay",
     ),
 )
-def ran(request: pytest.FixtureRequest, inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("ran")
+def ran(
+    request: pytest.FixtureRequest, runs: dict[str, Ran], inputs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Ran:
+    if request.param not in runs:
+        runs[request.param] = run(inputs, tmp_path_factory.mktemp("ran"), WAYS[request.param])
+    return runs[request.param]
+
+
+def run(inputs: Path, folder: Path, options: Mapping[str, Any]) -> Ran:
     job = ps.Job()
     streams = outputs(inputs, job)
     streams["windows"].write_parquet(folder / "windows")
     streams["broken"].write_json(folder / "broken")
     results = {name: stream.collect() for name, stream in streams.items()}
-    metrics = job.run("every kind", directory=folder / "job", max_dead_letters="any", **WAYS[request.param])
+    metrics = job.run("every kind", directory=folder / "job", max_dead_letters="any", **options)
     return Ran(inputs, folder, {name: result.table() for name, result in results.items()}, metrics)
 
 

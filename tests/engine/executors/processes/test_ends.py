@@ -15,6 +15,7 @@ import pytest
 
 from penstock.engine.checkpoint.run_scratch import RunScratch
 from tests.engine.executors.processes.started import WAIT_S, Started, have_ended, started, watched
+from tests.long_cases import but_for
 
 ROOT = Path(__file__).resolve().parents[4]
 DEAF = "tests.engine.executors.processes.deaf_stand_in"
@@ -107,13 +108,14 @@ def test_folders_of_killed_task_managers_are_swept_by_the_next_one(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_nothing_is_left_after_a_hundred_starts_and_ends() -> None:
+@pytest.mark.parametrize("turns", but_for([2, 20], [2], "a hundred starts; ten stay"))
+def test_nothing_is_left_after_starts_and_ends(turns: int) -> None:
     def held() -> tuple[int, int, list[int]]:
         children = [process.pid for process in psutil.Process().children(recursive=True)]
         return len([*Path("/proc/self/fd").iterdir()]), threading.active_count(), children
 
     before = held()
-    for turn in range(20):
+    for turn in range(turns):
         each = Started()
         names = [f"tm-{number}" for number in range(5)]
         each.start(*names)
