@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from penstock.benchmarks.cluster.settings import SETTINGS, Cores, Setting
+from penstock.benchmarks.cluster.settings import EMBEDDED, ONE, SETTINGS, Cores, Setting
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.dsl.job import Job
@@ -16,7 +16,10 @@ QUERIES = ("q4", "q5", "q11")
 
 
 def measure(directory: Path, runs: int) -> list[dict[str, float | str]]:
-    """Return a line for each query and setting: the median of ``runs`` taken in turns, the first of all left out."""
+    """Return a line for each query and setting: the median of ``runs`` taken in turns, the first of all left out.
+
+    ``over_one`` and ``over_embedded`` say how many times as fast it is as one task manager, and as this process alone.
+    """
     lines: list[dict[str, float | str]] = []
     for query in QUERIES:
         taken: dict[str, list[tuple[float, float]]] = {setting.name: [] for setting in SETTINGS}
@@ -25,8 +28,18 @@ def measure(directory: Path, runs: int) -> list[dict[str, float | str]]:
                 figures = _run(query, directory, setting)
                 if number:
                     taken[setting.name].append(figures)
+        seconds = {name: _median(each, 0) for name, each in taken.items()}
         for name, each in taken.items():
-            lines.append({"query": query, "setting": name, "seconds": _median(each, 0), "cpu_s": _median(each, 1)})
+            lines.append(
+                {
+                    "query": query,
+                    "setting": name,
+                    "seconds": seconds[name],
+                    "cpu_s": _median(each, 1),
+                    "over_one": seconds[ONE.name] / seconds[name],
+                    "over_embedded": seconds[EMBEDDED.name] / seconds[name],
+                }
+            )
     return lines
 
 
