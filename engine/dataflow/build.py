@@ -69,6 +69,20 @@ class Build:
         self.stores.update(part.stores)
         self.alignments.update(part.alignments)
 
+    def remove(self, tasks: Collection[TaskId]) -> None:
+        """Let go of what was built of some tasks, whole regions; from the thread of the loop."""
+        operators = {operator for task in self.graph.tasks if task.id in tasks for operator in task.operators}
+        for task in tasks:
+            self.tasks.pop(task, None)
+            self.alignments.pop(task, None)
+        for operator in operators:
+            self.counters.pop(operator, None)
+            self.stores.pop(operator, None)
+        for edge in [*self.senders, *self.receivers]:
+            if edge.producer in operators:
+                self.senders.pop(edge, None)
+                self.receivers.pop(edge, None)
+
     def operators(self) -> list[Operator]:
         """Return every operator of every instance."""
         return [node.operator for instance in self.instances for node in instance.nodes]

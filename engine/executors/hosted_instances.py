@@ -160,6 +160,10 @@ class HostedInstances:
         releases += [node.operator.abort for item in failed for node in item.nodes]
         return _release(releases)
 
+    def forget(self, tasks: frozenset[TaskId]) -> None:
+        """Let go of what was taken down of some tasks, whole regions: they may come back elsewhere."""
+        self.build.remove(tasks)
+
     def abandon(self) -> Sequence[str]:
         """Let go of what instances share, after a failure; return what went wrong with that."""
         notes = _release([self.dead_letters.abort])

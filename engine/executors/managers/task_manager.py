@@ -279,6 +279,7 @@ class TaskManager:
             else:
                 self._forget(number for number, item in self._deployed.items() if item.tasks <= tasks)
                 notes += hosted.take_down(hosted.members(tasks))
+                hosted.forget(tasks)
         self._shell.say(ms.TakenDown(order.tasks, tuple(notes)))
 
     def _abandon(self, hosted: HostedInstances) -> list[str]:
