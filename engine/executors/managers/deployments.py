@@ -8,6 +8,7 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import News
@@ -139,11 +140,12 @@ class Deployments:
         order = ms.TakeDown(None if tasks is None else tuple(sorted(tasks)))
         for manager in _caller_last(managers):
             self._head.send(manager, order)
-        until_ns = self._clock.monotonic_ns() + TAKE_DOWN_NS
-        while self._awaited and self._clock.monotonic_ns() < until_ns:
+        observed = ObservedTime(self._clock.monotonic_ns())
+        while self._awaited and observed.now_ns < TAKE_DOWN_NS:
             outcome = self._turn()
             if self._awaited:
-                self._head.wait(outcome, until_ns)
+                self._head.wait(outcome, self._clock.monotonic_ns() + TAKE_DOWN_NS - observed.now_ns)
+            observed.look(self._clock.monotonic_ns())
         for _, manager in sorted(self._awaited):
             for news in self._head.pool.kill(manager, "it did not let go of its instances in time"):
                 self._take(news)

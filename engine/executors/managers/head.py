@@ -16,6 +16,7 @@ from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.managers.manager_parts import MakeParts, parts_here
+from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_setup
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
@@ -120,7 +121,7 @@ class Head(AbstractContextManager["Head"]):
             WorkerLostError: none has come up.
         """
         self.pool.reopen()
-        until_ns = self._clock.monotonic_ns() + int(JOIN_S * 1e9)
+        observed = ObservedTime(self._clock.monotonic_ns())
         first = not self.pool.live()
         lost: list[str] = []
         while not self.pool.live() or (first and self.pool.awaited()):
@@ -133,7 +134,8 @@ class Head(AbstractContextManager["Head"]):
                 raise error_of(failure, "a task manager")
             if not self.pool.awaited() and not self.pool.live():
                 raise WorkerLostError(f"no task manager came up: {'; '.join(lost) or 'none was started'}")
-            if self._clock.monotonic_ns() > until_ns:
+            observed.look(self._clock.monotonic_ns())
+            if observed.now_ns > JOIN_S * 1e9:
                 if self.pool.live():
                     break
                 raise WorkerLostError(f"no task manager came up in {JOIN_S:.0f} s")

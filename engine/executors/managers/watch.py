@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock.engine.executors.managers.liveness import LifeSigns, Limits, Liveness, Verdict
 from penstock.engine.executors.managers.messages import StuckInStep
+from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.step_report import StepReport
 
 
@@ -49,6 +50,10 @@ Finding = Dead | Stuck | WellAgain
 @dataclass(slots=True)
 class _Watched:
     liveness: Liveness
+    heard_ns: int
+    """When it was heard last; the head's clock."""
+    silent_ns: int = 0
+    """For how long it has not been heard, as far as the head could hear."""
     step: StuckInStep | None = None
     began_ns: int = 0
     """When the step began; the head's clock."""
@@ -64,6 +69,7 @@ class ManagerWatch:
     def __init__(self, limits: Limits | None = None) -> None:
         """Begin with none."""
         self._limits = limits or Limits()
+        self._observed: ObservedTime | None = None
         self._watched: dict[str, _Watched] = {}
 
     def hear(self, name: str, report: StepReport, now_ns: int) -> None:
@@ -77,22 +83,34 @@ class ManagerWatch:
             watched.step = None
 
     def look(self, now_ns: int, signs: Mapping[str, ManagerSigns]) -> list[Finding]:
-        """Return what is new of each; time must not go back."""
+        """Return what is new of each; time must not go back.
+
+        The silence of others while the head itself stood still is not held against them: see `ObservedTime`.
+        """
+        observed = self._observed = self._observed or ObservedTime(now_ns)
+        passed_ns = observed.look(now_ns)
         for name in self._watched.keys() - signs.keys():
             del self._watched[name]
         findings: list[Finding] = []
         for name, each in signs.items():
-            watched = self._watched.setdefault(name, _Watched(Liveness(now_ns, self._limits)))
-            finding = None if watched.dead else self._look_at(name, watched, now_ns, each)
+            new = _Watched(Liveness(observed.now_ns, self._limits), each.heard_ns)
+            watched = self._watched.setdefault(name, new)
+            if each.heard_ns == watched.heard_ns:
+                watched.silent_ns += passed_ns
+            else:
+                watched.heard_ns, watched.silent_ns = each.heard_ns, min(now_ns - each.heard_ns, passed_ns)
+            finding = None if watched.dead else self._look_at(name, watched, each, now_ns, observed.now_ns)
             if finding is not None:
                 findings.append(finding)
         return findings
 
-    def _look_at(self, name: str, watched: _Watched, now_ns: int, signs: ManagerSigns) -> Finding | None:
+    def _look_at(
+        self, name: str, watched: _Watched, signs: ManagerSigns, now_ns: int, observed_ns: int
+    ) -> Finding | None:
         # A step that began within the same nanosecond is one, too.
         step_ns = 0 if watched.step is None else max(1, signs.heard_ns - watched.began_ns)
-        silent_s = (now_ns - signs.heard_ns) // 1_000_000_000
-        match watched.liveness.look(LifeSigns(now_ns, signs.heard_ns, signs.cpu_ns, step_ns)):
+        silent_s = watched.silent_ns // 1_000_000_000
+        match watched.liveness.look(LifeSigns(observed_ns, observed_ns - watched.silent_ns, signs.cpu_ns, step_ns)):
             case Verdict.DEAD:
                 watched.dead = True
                 core = "" if signs.cpu_ns is None else ", and uses no core"

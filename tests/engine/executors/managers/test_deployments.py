@@ -30,6 +30,34 @@ def test_a_lost_task_manager_is_not_waited_for_when_instances_are_taken_down(tmp
         assert ms.TakeDown(None) in survivor.heard
 
 
+def test_who_has_answered_while_the_head_stood_still_is_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = Waiter.wait
+    waits = 0
+
+    def oversleep(waiter: Waiter, timeout_s: float | None) -> Collection[int]:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            clock.advance_ns(6 * TAKE_DOWN_NS)
+        elif waits == 2:
+            held.say(ms.TakenDown(None, ()))
+        return wait(waiter, timeout_s)
+
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [] if name == "tm-1" and isinstance(order, ms.TakeDown) else obey(name, order)
+
+    clock = ManualClock()
+    scene = Scene(tmp_path, answer=answer, clock=clock)
+    with scene.head as head:
+        attempt = scene.attempt()
+        held = scene.launcher.managers["tm-1"]
+        monkeypatch.setattr(Waiter, "wait", oversleep)
+        attempt.take_down(None, RuntimeError())
+        assert waits >= 2 and head.pool.live() == ["tm-0", "tm-1"]
+
+
 def test_whoever_deploys_sleeps_until_something_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float | None] = []
     wait = Waiter.wait

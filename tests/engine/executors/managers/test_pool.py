@@ -127,6 +127,19 @@ def test_who_has_not_joined_is_not_waited_for_at_the_end(tmp_path: Path) -> None
     assert scene.launcher.left_to_end == ["tm-0"]
 
 
+def test_a_head_that_stood_still_loses_nobody(tmp_path: Path) -> None:
+    clock = ManualClock()
+    scene = Scene(tmp_path, clock=clock)
+    with scene.head as head:
+        head.await_managers(ignore)
+        clock.advance_ns(LOOK_NS)
+        list(head.pool.turn())
+        # The clock has run on, and what the others have said meanwhile was not read yet.
+        clock.advance_ns(60 * LOOK_NS)
+        assert not [news for news in head.pool.turn() if isinstance(news, Lost)]
+        assert head.pool.live() == ["tm-0", "tm-1"]
+
+
 @pytest.mark.parametrize("stopping", [False, True])
 def test_who_is_told_to_end_is_let_go_unless_the_job_is_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: bool

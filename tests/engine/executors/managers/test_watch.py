@@ -1,5 +1,7 @@
 """What the head says of its task managers, from their signs of life and what they tell of their steps."""
 
+import pytest
+
 from penstock.engine.executors.managers.liveness import Limits
 from penstock.engine.executors.managers.messages import OutOfStep, StuckInStep
 from penstock.engine.executors.managers.watch import Dead, Finding, ManagerSigns, ManagerWatch, Stuck, WellAgain
@@ -34,8 +36,9 @@ def test_who_is_silent_without_a_core_is_said_to_be_lost_once_and_by_name() -> N
 
 
 def test_where_core_time_cannot_be_seen_nothing_is_said_of_it() -> None:
-    (dead,) = watched("tm-0").look(11 * SECOND_NS, {"tm-0": ManagerSigns(0, None)})
-    assert dead.text == "task manager 'tm-0' is lost: it has said nothing for 11 s"
+    (second, (dead,)), *more = over_time(watched("tm-0"), range(1, 60), **{"tm-0": ManagerSigns(0, None)}).items()
+    assert (second, more) == (10, [])
+    assert dead.text == "task manager 'tm-0' is lost: it has said nothing for 10 s"
 
 
 def test_a_long_step_is_said_once_with_its_place_and_so_is_its_end() -> None:
@@ -100,7 +103,8 @@ def test_what_becomes_known_of_a_silent_one_is_said() -> None:
 def test_who_is_not_watched_is_forgotten_and_begins_anew() -> None:
     watch = watched("tm-0")
     watch.hear("tm-1", StuckInStep("map[1]", 99.0, LINE), 1)
-    assert len(watch.look(20 * SECOND_NS, {"tm-0": heard(0)})) == 1
+    said = over_time(watch, range(1, 21), **{"tm-0": heard(0)})
+    assert [type(found) for findings in said.values() for found in findings] == [Dead]
     assert watch.look(21 * SECOND_NS, {}) == []
     assert watch.look(22 * SECOND_NS, {"tm-0": heard(22), "tm-1": heard(22)}) == []
 
@@ -111,3 +115,26 @@ def test_limits_are_handed_in() -> None:
     watch.hear("tm-0", StuckInStep("map[1]", 0.5, LINE), SECOND_NS)
     said = over_time(watch, range(1, 9), **{"tm-0": heard(9), "tm-1": heard(0)})
     assert {second: [type(found) for found in findings] for second, findings in said.items()} == {2: [Stuck, Dead]}
+
+
+@pytest.mark.parametrize("asleep_s", [11, 3_600])
+def test_a_head_that_stood_still_holds_no_silence_of_that_time_against_anyone(asleep_s: int) -> None:
+    watch = watched("tm-0", "tm-1", "tm-2")
+    working = ManagerSigns(0, 0)
+    assert over_time(watch, range(1, 5), **{"tm-0": working, "tm-1": working, "tm-2": heard(4)}) == {}
+    # It wakes up and has not heard anyone yet; then it hears two of them.
+    wakes = 4 + asleep_s
+    assert watch.look(wakes * SECOND_NS, {"tm-0": working, "tm-1": working, "tm-2": heard(4)}) == []
+    signs = {"tm-0": heard(wakes + 60), "tm-1": working, "tm-2": heard(wakes - 2)}
+    said = over_time(watch, range(wakes + 1, wakes + 30), **signs)
+    # The four seconds before, two and a half of its sleep, and those that follow count; of what was heard in it, none.
+    assert {second - wakes: [(type(found), found.name) for found in findings] for second, findings in said.items()} == {
+        4: [(Dead, "tm-1")],
+        10: [(Dead, "tm-2")],
+    }
+
+
+def test_a_head_that_looks_seldom_still_finds_who_is_lost() -> None:
+    watch = watched("tm-0")
+    said = over_time(watch, range(30, 300, 30), **{"tm-0": heard(0)})
+    assert {second: [type(found) for found in findings] for second, findings in said.items()} == {120: [Dead]}
