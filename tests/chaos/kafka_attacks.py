@@ -84,6 +84,10 @@ class KafkaAttacker:
         """R4: task managers at seeded moments."""
         return self._run(ChaosOptions(kills, seed, executor="processes", task_managers=2))
 
+    def stops(self, stops: int, seed: int, stopped_s: tuple[float, float]) -> ChaosReport:
+        """R6: task managers at seeded moments, each stopped for a time between these two, in seconds."""
+        return self._run(ChaosOptions(stops, seed, executor="processes", task_managers=2, stopped_s=stopped_s))
+
     def commands(self, kills: int, seed: int) -> ChaosReport:
         """R5: the command, which has task managers, at seeded moments."""
         return self._run(ChaosOptions(kills, seed, executor="processes", task_managers=2, kill_head=True))

@@ -73,6 +73,14 @@ def test_r5_a_query_is_exact_through_kills_of_the_command(more_events: Events, t
         check(KafkaAttacker(tmp_path, start, more_events, "q4", "changelog").commands(10, seed=5), 10)
 
 
+@pytest.mark.long("fifty stops for up to a minute; test_chaos_on_managers has five short ones, into files")
+def test_r6_a_query_is_exact_through_stops_of_task_managers(more_events: Events, tmp_path: Path) -> None:
+    with kafka_lives("q4", "changelog") as start:
+        report = KafkaAttacker(tmp_path, start, more_events, "q4", "changelog").stops(50, seed=6, stopped_s=(1.0, 60.0))
+    check(report, 50)
+    assert report.replaced
+
+
 @pytest.mark.parametrize("query", ["q4", "q5", "q8", "q11"])
 def test_what_is_expected_is_what_the_oracle_says(events: Events, query: str) -> None:
     told = table_rows(query, events.directory, expected(query, events.directory))
