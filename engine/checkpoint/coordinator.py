@@ -78,6 +78,10 @@ class CheckpointCoordinator:
         """Return whether all instances are down and nothing is left half done."""
         return self.state is _S.HALTED
 
+    def is_behind_all_input(self) -> bool:
+        """Return whether the checkpoint in flight is complete as all instances have ended: no row comes behind it."""
+        return self._in_flight is not None and self._in_flight.complete
+
     def statistics(self) -> CheckpointStatistics:
         """Return the counts so far."""
         return CheckpointStatistics(

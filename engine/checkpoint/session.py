@@ -16,6 +16,7 @@ from penstock.engine.checkpoint.step_retries import retry_until_known
 from penstock.engine.checkpoint.writer import ManifestMaker
 from penstock.engine.core.background import Background
 from penstock.engine.core.contract import Clock
+from penstock.engine.core.job_events import CheckpointCommitted, CheckpointFailed, Tell, tell_nobody
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CheckpointPort, CutTaken, Participants, Report
 from penstock.model.connectors import Sink, Source
@@ -43,8 +44,11 @@ class CheckpointSession:
         """Begin with no attempt; ``warn`` is told of checkpoints that fail, and of old ones that cannot be deleted.
 
         ``check_lease`` raises `FencedError` if another run has taken over; the background's thread calls it.
-        ``stop_savepoint`` is the name of a savepoint to keep of the last checkpoint when the job is stopped.
         """
+        self.tell: Tell = tell_nobody
+        """Takes what becomes of checkpoints, in the thread that calls `turn`."""
+        self.stop_savepoint = stop_savepoint
+        """The savepoint to keep of the last checkpoint when the job is stopped; to be set before the stop."""
         self.coordinator = coordinator
         self.repository = repository
         self.stopped: ev.Stop | None = None
@@ -63,10 +67,10 @@ class CheckpointSession:
         self._background = background
         self._clock = clock
         self._check_lease = check_lease
-        self._stop_savepoint = stop_savepoint
         self._failure: SinkFailure | None = None
         self._news = CheckpointNotices(clock, warn)
         self._stop_ns: int | None = None
+        self._is_drained = False
         self._port: CheckpointPort | None = None
         # Of the instances that are up; the attempt is the last one of all.
         self._attempts: dict[str, int] = {}
@@ -142,7 +146,7 @@ class CheckpointSession:
         if then_stop and self._stop_ns is None:
             self._stop_ns = self._clock.monotonic_ns()
         if then_stop and savepoint is None:
-            savepoint = self._stop_savepoint
+            savepoint = self.stop_savepoint
         if savepoint is not None and self.savepoints.is_saved(savepoint):
             # By an attempt that failed before it came to stop.
             savepoint = None
@@ -153,7 +157,8 @@ class CheckpointSession:
         self._on(ev.Requested(then_stop=True, at_end=True))
 
     def drain(self) -> None:
-        """Let the inputs end."""
+        """Let the inputs end; the checkpoint behind them is the last."""
+        self._is_drained = True
         self._on(ev.DrainRequested())
 
     def failed(self, reason: str, names: Collection[str] | None = None) -> None:
@@ -204,6 +209,7 @@ class CheckpointSession:
                 self.repository.abandon(command.epoch)
                 failpoint("checkpoint.abandoned")
                 self._news.given_up(command)
+                self.tell(CheckpointFailed(command.epoch, command.reason))
             case ev.FailJob():
                 self._failure = SinkFailure(None, too_many_failed(command, self.statistics().committed_epoch))
             case ev.RetainCheckpoints():
@@ -249,14 +255,19 @@ class CheckpointSession:
 
     def _publish(self, command: ev.Publish) -> None:
         manifest = self._manifests.pop(command.epoch)
+        savepoint, last = command.savepoint, None
+        if self._is_drained and self.coordinator.is_behind_all_input():
+            last = self.stop_savepoint
 
         def work() -> Traffic:
             self._check_lease()
             traffic = retry_until_known(lambda: self.repository.publish(manifest))
             # A run that took over before that may not have seen the checkpoint: it must not be committed.
             retry_until_known(self._check_lease)
-            if command.savepoint is not None:
-                self.savepoints.write(self.repository, command.savepoint, manifest)
+            if savepoint is not None:
+                self.savepoints.write(self.repository, savepoint, manifest)
+            if last is not None and not self.savepoints.is_saved(last):
+                self.savepoints.write(self.repository, last, manifest)
             return traffic
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
@@ -328,6 +339,7 @@ class CheckpointSession:
             self._receipts.committed(epoch)
             self.savepoints.committed(epoch)
             self._news.committed(epoch)
+            self.tell(CheckpointCommitted(epoch))
             self._on(ev.Committed(epoch, attempt))
 
         self._background.submit(work, answer)

@@ -3,7 +3,7 @@
 A thin shell: it owns the waiting, the stop and the end; all work happens in the `Worker` it turns.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
@@ -181,6 +181,10 @@ class EmbeddedAttempt:
         read = self._hosted.read_metrics(self._started_ns, now_ns, wall_us, stepped_ns)
         decided = read_decided(self.build, self._bad_records.rejecting)
         return replace(read, bad_records=self._bad_records.lines(decided))
+
+    def places(self) -> Mapping[str, str]:
+        """Return {}: there is this process alone."""
+        return {}
 
     def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> None:
         """Let instances that were built run from the next step on."""

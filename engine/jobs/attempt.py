@@ -4,7 +4,7 @@ Whoever runs instances in another way, in other processes or on another clock, i
 `MakeAttempt`; `EmbeddedAttempt`, `ManagedAttempt` and `SimulatedAttempt` do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.core.contract import Clock
+from penstock.engine.core.job_events import Tell, tell_nobody
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
 from penstock.engine.jobs.metrics import JobMetrics
@@ -45,7 +46,7 @@ class AttemptContext:
 
     ``checkpoints`` are taken if there is a session for them; ``cut_writer`` then uploads what instances in this process
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
-    ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told.
+    ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
     """
 
     clock: Clock
@@ -55,6 +56,7 @@ class AttemptContext:
     allowed: AllowedChanges = NOTHING_ALLOWED
     resources: ExitStack = field(default_factory=ExitStack)
     warn: Callable[[str], None] = print
+    tell: Tell = tell_nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,9 @@ class Attempt(CheckpointPort, Protocol):
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""
+
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance that is up, by the instance's name; {}: all are in this process."""
 
 
 class MakeAttempt(Protocol):

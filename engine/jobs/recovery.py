@@ -5,7 +5,7 @@ with what failed run on; a failure that strikes them all, or cannot be placed, e
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -16,20 +16,24 @@ from penstock.engine.checkpoint.metrics import RegionRestarts, read_checkpoints
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.core.background import BackgroundThread
+from penstock.engine.core.job_events import Restarted
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.jobs import end_of_input
 from penstock.engine.jobs import life_cycle as js
+from penstock.engine.jobs.announced_life import AnnouncingLifeCycle
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
 from penstock.engine.jobs.job_storage import open_storage
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.notices import JobNotices
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.jobs.restart_policy import RestartPolicy
+from penstock.engine.jobs.status import JobStatus, error_sentence
 from penstock.engine.plan.regions import regions, restart_region
 from penstock.engine.plan.state_meanings import meanings_of
 from penstock.engine.restore.restorer import Beginnings, recover_sinks, release_connectors
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import BugError, OptionError, UserError
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 from penstock.state.files.durable_files import check_name
@@ -64,7 +68,7 @@ class RecoveringJob:
         self._plan, self._storage = open_storage(plan, options, around)
         self._graph = self._plan.graph
         self._clock = around.clock
-        self._warn = around.warn
+        self._warn, self._tell = around.warn, around.tell
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self._pause = around.pause or self._sleep
         self._make_attempt = make_attempt
@@ -75,9 +79,15 @@ class RecoveringJob:
         self.session = self._make_session()
         writer = CutWriter(self._storage.repository, self._storage.directory / "uploads")
         self._context = AttemptContext(
-            self._clock, self.session, writer, self._storage.scratch, options.restore.allowed, warn=self._warn
+            self._clock,
+            self.session,
+            writer,
+            self._storage.scratch,
+            options.restore.allowed,
+            warn=self._warn,
+            tell=self._tell,
         )
-        self._life = js.JobLifeCycle(RestartPolicy(options.restarts))
+        self._life = AnnouncingLifeCycle(RestartPolicy(options.restarts), self._tell)
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
         # What the life cycle has ordered; attempts that follow are told as well.
@@ -101,7 +111,7 @@ class RecoveringJob:
         manifests = ManifestMaker(
             self.name, self._plan.loop.key_groups, options.version, self._clock.wall_us, meanings_of(self._graph)
         )
-        return CheckpointSession(
+        session = CheckpointSession(
             CheckpointCoordinator(options.checkpoints),
             repository,
             manifests,
@@ -111,6 +121,8 @@ class RecoveringJob:
             self._storage.leases.check,
             options.savepoint_on_stop,
         )
+        session.tell = self._tell
+        return session
 
     @property
     def has_run(self) -> bool:
@@ -136,6 +148,7 @@ class RecoveringJob:
                 self.drained = False
                 self._news.not_begun()
             else:
+                self._life.announced.become(js.JobState.FAILED, error)
                 raise
         finally:
             self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
@@ -148,10 +161,23 @@ class RecoveringJob:
         if self._error is not None:
             raise self._error
         if self.session.savepoints.unheard is not None:
+            self._life.announced.become(js.JobState.FAILED, self.session.savepoints.unheard)
             raise self.session.savepoints.unheard
 
-    def stop(self, *, drain: bool = False) -> None:
-        """Ask for a last checkpoint and the end; ``drain`` ends the inputs first. May be called by a signal handler."""
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
+        """Ask for a last checkpoint and the end; ``drain`` ends the inputs first. May be called by a signal handler.
+
+        ``savepoint`` is the name under which the last checkpoint is kept; None: what the options say.
+
+        Raises:
+            OptionError: the name is not one, or is taken.
+            UserError: the job stops already, and would not keep the savepoint.
+        """
+        if savepoint is not None:
+            self._check_savepoint(savepoint)
+            if self._stop is not None:
+                raise UserError(f"job {self.name!r} stops already, and keeps no savepoint {savepoint!r} of its end.")
+            self.session.stop_savepoint = savepoint
         self._stop = drain
         self._wake()
 
@@ -184,6 +210,21 @@ class RecoveringJob:
             for region in self._regions
         )
         return replace(metrics, checkpoints=read_checkpoints(self.session, self.restarts, counted))
+
+    def status(self) -> JobStatus:
+        """Return where it is in its life; from any thread."""
+        plain = self._life.announced.status(self.name, self._life.attempt, self.restored_epoch)
+        return replace(plain, takes_checkpoints=True)
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """Its plan."""
+        return self._graph
+
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance, as `Attempt.places` does; from any thread."""
+        attempt = self._attempt
+        return {} if attempt is None else attempt.places()
 
     def _check_savepoint(self, name: str) -> None:
         check_name("savepoint", name)
@@ -333,6 +374,8 @@ class RecoveringJob:
         where = "the beginning" if restored is None else f"epoch {restored.epoch}"
         assert self._life.error is not None
         self._news.restarted(what, where, self._life.error)
+        sentence = error_sentence(self._life.error) or ""
+        self._tell(Restarted(tuple(names), self.restored_epoch, sentence))
 
     def _finish(self) -> Sequence[js.Command]:
         """Close everything. There is nothing to go back to any more, so an error is raised as it is."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from penstock.engine.core.background import Background
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
+from penstock.engine.core.job_events import Tell, tell_nobody
 from penstock.engine.jobs.leases import MakeLeases
 from penstock.engine.restore.restorer import LATEST, RestoreFrom
 from penstock.model.config import CheckpointOptions, RestartOptions
@@ -34,12 +35,14 @@ class RecoveryOptions:
 class JobEnvironment:
     """The environment of a job; the simulator hands in another. None: as it is in a process of its own.
 
-    ``warn`` takes what the user is to be told. ``pause`` lets at most so many seconds pass while nothing runs. With a
-    ``repository`` and no ``make_leases`` nothing is leased: its world has one run at a time.
+    ``warn`` takes what the user is to be told, ``tell`` the events of the job for whoever watches. ``pause`` lets at
+    most so many seconds pass while nothing runs. With a ``repository`` and no ``make_leases`` nothing is leased: its
+    world has one run at a time.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     warn: Callable[[str], None] = print
+    tell: Tell = tell_nobody
     repository: CheckpointRepository | None = None
     background: Background | None = None
     pause: Callable[[float], None] | None = None

@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Unpack
@@ -18,6 +18,7 @@ from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.failpoint_settings import arm_from
+from penstock.engine.core.job_events import Notice, Tell, tell_nobody
 from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions, Progress, embedded_attempts
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.jobs.attempt import JobPlan, MakeAttempt
@@ -114,7 +115,7 @@ class Job:
             return launcher.start(self, chosen)
         endpoint = open_endpoint(chosen)
         try:
-            return Handle(make_ready(self, chosen), endpoint)
+            return Handle(make_ready(self, chosen, endpoint.tell), endpoint)
         except BaseException:
             endpoint.close()
             raise
@@ -156,9 +157,17 @@ class Handle:
         """True if the job has not ended yet."""
         return self._thread.is_alive()
 
-    def stop(self, *, drain: bool = False) -> JobMetrics:
-        """Stop and wait: what was read is processed and written. ``drain`` also closes windows that are open."""
-        self._job.stop(drain=drain)
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> JobMetrics:
+        """Stop and wait: what was read is processed and written. ``drain`` also closes windows that are open.
+
+        With ``savepoint`` the last checkpoint is kept by this name.
+
+        Raises:
+            OptionError: the job has no checkpoint_dir, or the name is not one or is taken.
+            UserError: the job stops already, and would not keep the savepoint.
+            PenstockError: the job failed.
+        """
+        self._job.stop(drain=drain, savepoint=savepoint)
         return self.wait()
 
     def wait(self, timeout_s: float | None = None) -> JobMetrics:
@@ -192,8 +201,6 @@ class Handle:
             TimeoutError: it was not committed in time; it may be later.
             PenstockError: the job is over, or the savepoint could not be written.
         """
-        if not isinstance(self._job, RecoveringJob):
-            raise OptionError(f"job {self.name!r} takes no checkpoints: start it with a checkpoint_dir.")
         return self._job.savepoint(name, timeout_s)
 
     def _run(self) -> None:
@@ -218,26 +225,33 @@ def embed(
     job: Job, options: RunOptions, *, clock: Clock | None = None, async_calls: MakeCalls = IoThread
 ) -> EmbeddedJob:
     """Plan a job for one run in this process, without checkpoints and leases."""
-    return EmbeddedJob(_job_plan(job, options), _embedded_options(options, async_calls=async_calls), clock=clock)
+    return EmbeddedJob(_job_plan(job, options), _embedded_options(options, _warn, async_calls=async_calls), clock=clock)
 
 
-def make_ready(job: Job, options: RunOptions) -> RunningJob:
+def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> RunningJob:
     """Plan a job to run; with a checkpoint directory it goes on where it was, and survives failures.
+
+    ``tell`` takes its events, and what the user is told.
 
     Raises:
         PlanError: the pipeline cannot be run so.
     """
+
+    def warn(text: str) -> None:
+        _warn(text)
+        tell(Notice(text))
+
     arm_from(os.environ)
     announce_compilation()
     keeps = keeps_open(job.graph, options.at_end, checkpoints=options.checkpoints.directory is not None)
     begin_run(job.graph)
-    attempts = _attempts(options, keeps=keeps)
+    attempts = _attempts(options, warn, keeps=keeps)
     if options.checkpoints.directory is None:
         if options.savepoint_on_stop is not None:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")
         plan = _job_plan(job, options)
         leases = make_leases(plan.name, plan.graph, SystemClock(), None, "", take_over=options.take_over)
-        return PlainJob(plan, attempts, time.sleep, leases=leases)
+        return PlainJob(plan, attempts, time.sleep, leases=leases, tell=tell)
     if not options.generated_names:
         check_named(job.graph)
     recovery = RecoveryOptions(
@@ -249,22 +263,22 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         says_end=says_end(job.graph, options.at_end),
         take_over=options.take_over,
     )
-    return RecoveringJob(_job_plan(job, options), recovery, attempts, JobEnvironment(warn=_warn))
+    return RecoveringJob(_job_plan(job, options), recovery, attempts, JobEnvironment(warn=warn, tell=tell))
 
 
-def _attempts(options: RunOptions, *, keeps: bool) -> MakeAttempt:
+def _attempts(options: RunOptions, warn: Callable[[str], None], *, keeps: bool) -> MakeAttempt:
     """Return what makes attempts by the executor of the options."""
     if options.executor != PROCESSES:
         if options.instances > 1:
-            _warn(
+            warn(
                 f"ONE CORE: the embedded executor runs {options.instances} instances of each operator in turns, "
                 f"which costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
             )
-        return embedded_attempts(_embedded_options(options, keeps=keeps))
+        return embedded_attempts(_embedded_options(options, warn, keeps=keeps))
     from penstock.engine.executors.managers.managed_attempt import ManagedOptions
     from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
-    managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), _bad_records(options))
+    managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), BadRecords(options.max_dead_letters, warn))
     transport = None if options.transport is None else Transport(options.transport)
     return process_attempts(ProcessOptions(options.task_managers or usable_cores(), managed, transport))
 
@@ -275,15 +289,10 @@ def _job_plan(job: Job, options: RunOptions) -> JobPlan:
 
 
 def _embedded_options(
-    options: RunOptions, *, keeps: bool = False, async_calls: MakeCalls = IoThread
+    options: RunOptions, warn: Callable[[str], None], *, keeps: bool = False, async_calls: MakeCalls = IoThread
 ) -> EmbeddedOptions:
-    return EmbeddedOptions(
-        letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options), async_calls=async_calls
-    )
-
-
-def _bad_records(options: RunOptions) -> BadRecords:
-    return BadRecords(options.max_dead_letters, _warn)
+    bad_records = BadRecords(options.max_dead_letters, warn)
+    return EmbeddedOptions(options.dead_letters, keeps=keeps, bad_records=bad_records, async_calls=async_calls)
 
 
 def _warn(text: str) -> None:
@@ -294,7 +303,7 @@ def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> 
     """Run a job in this thread, with Ctrl-C as a clean stop."""
     with open_endpoint(options) as endpoint, interrupts() as signals:
         try:
-            running = make_ready(job, options)
+            running = make_ready(job, options, endpoint.tell)
         except StartInterrupted:
             return not_begun(options)
         endpoint.show(running.metrics)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from penstock.engine.core.job_events import JobEvent
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.runs.metrics_token import read_token
 from penstock.runs.run_options import RunOptions
@@ -17,6 +18,9 @@ class Endpoint:
 
     def show(self, read: Callable[[], JobMetrics]) -> None:
         """Serve the metrics that ``read`` returns; it is called from other threads."""
+
+    def tell(self, event: JobEvent) -> None:
+        """Take an event of the job; from any thread."""
 
     def close(self) -> None:
         """Serve no more."""

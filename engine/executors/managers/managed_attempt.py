@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.core import job_events as je
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contribution, CutTaken, participants
 from penstock.engine.dataflow.worker import Ran
@@ -23,6 +24,7 @@ from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.places import CALLER, place_phrase, tasks_at, tasks_of
 from penstock.engine.executors.managers.pool import Lost, News, Said
+from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
@@ -61,7 +63,7 @@ class ManagedAttempt(Attempt):
     ) -> None:
         """Build everything; nothing runs yet."""
         self._plan, self._head, self._options = plan, head, options
-        self._clock, self._checkpoints = context.clock, context.checkpoints
+        self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
         self.drained = True
         self.at_end = False
         self._deployments = Deployments(plan.graph, head, context.clock, self._take)
@@ -205,6 +207,10 @@ class ManagedAttempt(Attempt):
             return self._last
         return self._metrics.merged(CALLER, self._head.local.metrics())
 
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance that is up; from any thread."""
+        return {name: place for deployment in self._deployments for name, place in deployment.places.items()}
+
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         managers = self._head.await_managers(self._take)
         others_run = len(self._deployments) > 0
@@ -241,7 +247,12 @@ class ManagedAttempt(Attempt):
     def _take(self, news: News) -> None:
         match news:
             case Lost():
+                self._tell(je.TaskManagerLost(news.manager, news.reason))
                 self._lose(news)
+            case Stuck():
+                self._tell(je.Stuck(news.name, news.text))
+            case WellAgain():
+                self._tell(je.WellAgain(news.name, news.text))
             case Said(manager, message):
                 self._hear(manager, message)
 
@@ -279,7 +290,9 @@ class ManagedAttempt(Attempt):
                 self._options.bad_records.met(message.record)
             case ms.Progress():
                 self._relay(self._progress.hear(manager, message))
-            case ms.Joined() | ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep():
+            case ms.Joined():
+                self._tell(je.TaskManagerJoined(manager))
+            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep():
                 pass
 
     def _relay(self, progress: Mapping[str, ms.Progress]) -> None:

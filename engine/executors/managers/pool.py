@@ -98,7 +98,7 @@ class Lost:
     reason: str
 
 
-News = Said | Lost
+News = Said | Lost | Stuck | WellAgain
 
 
 @dataclass(slots=True)
@@ -135,6 +135,7 @@ class ManagerPool(Generic[End]):
         self._watch = ManagerWatch()
         self._inbox: deque[tuple[str, ms.ToHead | str]] = deque()
         self._lost: deque[Lost] = deque()
+        self._findings: deque[Stuck | WellAgain] = deque()
         self._is_stopping = False
         self._look_ns = 0
         self._failure: Failure | None = None
@@ -223,6 +224,8 @@ class ManagerPool(Generic[End]):
             yield from self._take_lost()
         self._look()
         yield from self._take_lost()
+        while self._findings:
+            yield self._findings.popleft()
 
     def stop(self) -> None:
         """The job ends in order, however long that takes: those that were told to end do so with it."""
@@ -292,8 +295,10 @@ class ManagerPool(Generic[End]):
                 case Dead():
                     self._lose(finding.name, "it said nothing and used no core for too long")
                 case Stuck():
+                    self._findings.append(finding)
                     self._warn(f"STUCK: {finding.text}")
                 case WellAgain():
+                    self._findings.append(finding)
                     self._warn(f"WELL AGAIN: {finding.text}")
         if self._start_again_ns is not None and self._start_again_ns <= now_ns:
             self.reopen()

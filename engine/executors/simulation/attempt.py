@@ -5,7 +5,7 @@ acknowledgement arrives, background work proceeds, or the coordinator looks.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from penstock.engine.checkpoint.local_cuts import LocalCuts
@@ -182,6 +182,10 @@ class SimulatedAttempt:
         """Return a snapshot."""
         now_ns = self._clock.monotonic_ns()
         return read_metrics(self._plan.name, self.build, self._started_ns, now_ns, self._clock.wall_us())
+
+    def places(self) -> Mapping[str, str]:
+        """Return {}: simulated workers are no task managers."""
+        return {}
 
     def _step(self, until_ns: int | None) -> None:
         world, now_ns = self._world, self._clock.monotonic_ns()

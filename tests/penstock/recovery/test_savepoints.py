@@ -40,10 +40,33 @@ def test_a_stopped_job_leaves_the_savepoint_it_was_told_to(tmp_path: Path) -> No
         assert handle.metrics().source_rows == 6
 
 
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_stop_may_name_the_savepoint_it_leaves(tmp_path: Path, drain: bool) -> None:
+    with running(tmp_path) as handle:
+        handle.savepoint("first", LONG_S)
+        with pytest.raises(ps.OptionError, match="there is a savepoint 'first' already"):
+            handle.stop(savepoint="first")
+        assert handle.running
+        metrics = handle.stop(drain=drain, savepoint="last")
+        with pytest.raises(ps.UserError, match="stops already"):
+            handle.stop(savepoint="more")
+    last = ps.read_checkpoint(f"{tmp_path / 'checkpoints'}#last")
+    assert metrics.checkpoints is not None and last.epoch == metrics.checkpoints.last_epoch
+
+
+def test_a_drained_job_leaves_the_savepoint_it_was_told_to(tmp_path: Path) -> None:
+    with running(tmp_path, savepoint_on_stop="last") as handle:
+        metrics = handle.stop(drain=True)
+    last = ps.read_checkpoint(f"{tmp_path / 'checkpoints'}#last")
+    assert metrics.checkpoints is not None and last.epoch == metrics.checkpoints.last_epoch
+
+
 def test_without_checkpoints_there_are_no_savepoints(tmp_path: Path) -> None:
     handle = per_item(tmp_path).start("items", directory=tmp_path / "job")
     with pytest.raises(ps.OptionError, match="takes no checkpoints"):
         handle.savepoint("first")
+    with pytest.raises(ps.OptionError, match="takes no checkpoints"):
+        handle.stop(savepoint="last")
     handle.stop()
     with pytest.raises(ps.OptionError, match="needs a checkpoint_dir"):
         per_item(tmp_path).run("items", savepoint_on_stop="last")

@@ -7,6 +7,7 @@ from pathlib import Path
 import penstock as ps
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
+from penstock.engine.core.job_events import JobEvent
 from penstock.engine.dataflow.attempt_start import FIRST
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
@@ -117,6 +118,7 @@ class Scene:
         self.clock = clock or SystemClock()
         self.launcher = ScriptedLauncher(self.clock, answer)
         self.warned: list[str] = []
+        self.told: list[JobEvent] = []
         self.plan = JobPlan(JOB, _graph(folder), LoopOptions(), folder / "job")
         setup = ManagerSetup(b"", b"token" * 8, HostOptions())
         self.head = Head(HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake)))
@@ -124,7 +126,7 @@ class Scene:
     def attempt(self) -> ManagedAttempt:
         """Return an attempt without checkpoints, which is deployed and runs."""
         options = ManagedOptions(HostOptions(), BadRecords())
-        return ManagedAttempt(self.plan, self.head, AttemptContext(self.clock), options, FIRST)
+        return ManagedAttempt(self.plan, self.head, AttemptContext(self.clock, tell=self.told.append), options, FIRST)
 
     def news_until(self, condition: Callable[[], bool]) -> Iterator[News]:
         """Yield the news of the pool until a condition holds."""

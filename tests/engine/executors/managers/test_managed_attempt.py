@@ -1,14 +1,16 @@
 """An attempt on task managers: errors on its own side, and what is left of it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.engine.core.job_events import Stuck, TaskManagerJoined, TaskManagerLost, WellAgain
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployment, Deployments
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.executors.managers.pool import News
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.transport.meeting import MeetingPlace
@@ -73,3 +75,29 @@ def test_what_is_left_is_closed_though_something_cannot_be(tmp_path: Path, monke
     with pytest.raises(OSError, match="cannot be closed"):
         Scene(tmp_path).head.close()
     assert descriptors() == before
+
+
+def test_what_becomes_of_task_managers_is_told(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    with scene.head:
+        attempt = scene.attempt()
+        assert set(attempt.places().values()) == {"tm-0", "tm-1"}
+        assert set(scene.told) == {TaskManagerJoined("tm-0"), TaskManagerJoined("tm-1")}
+        long_step = ms.StuckInStep("slow[0]", 60.0, "pipeline.py:3")
+        scene.launcher.managers["tm-0"].say(long_step)
+        run_until(attempt, lambda: Stuck in map(type, scene.told))
+        stuck = next(event for event in scene.told if isinstance(event, Stuck))
+        assert stuck.task_manager == "tm-0" and "slow[0], pipeline.py:3" in stuck.text
+        scene.launcher.managers["tm-0"].say(ms.OutOfStep("slow[0]", 61.0))
+        run_until(attempt, lambda: WellAgain in map(type, scene.told))
+        scene.launcher.kill("tm-1")
+        run_until(attempt, lambda: TaskManagerLost in map(type, scene.told))
+        assert TaskManagerLost("tm-1", "it was killed") in scene.told
+        run_until(attempt, lambda: TaskManagerJoined("tm-2") in scene.told)
+        attempt.take_down(None, RetryableError("it is over"))
+
+
+def run_until(attempt: ManagedAttempt, condition: Callable[[], bool]) -> None:
+    """Let an attempt go on, whatever strikes it."""
+    while not condition():
+        attempt.proceed(condition, None, None)
