@@ -10,6 +10,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -37,8 +38,9 @@ OnClosed = Callable[[str, str], None]
 @dataclass
 class _Link:
     there: str
-    sock: socket.socket
     delivery: Delivery
+    sock: socket.socket | None = None
+    """None: it is still to come, and what is sent waits for it."""
     inbound: bytearray = field(default_factory=bytearray)
     outbound: bytearray = field(default_factory=bytearray)
 
@@ -58,9 +60,9 @@ class ControlPlane:
         self._decoder = msgspec.msgpack.Decoder(Envelope)
         self._lock = threading.Lock()
         self._links: dict[str, _Link] = {}
-        self._new: deque[_Link] = deque()
+        self._new: deque[tuple[_Link, socket.socket | BaseException]] = deque()
         self._removed: deque[_Link] = deque()
-        self._over = False
+        self._over = self._is_closed = False
         self._woken, self._waker = socket.socketpair()
         for end in (self._woken, self._waker):
             end.setblocking(False)
@@ -69,14 +71,18 @@ class ControlPlane:
         self._thread = threading.Thread(target=self._run, name="penstock-control", daemon=True)
         self._thread.start()
 
-    def add(self, sock: socket.socket, ends: Ends) -> None:
-        """Take over a connected socket; it is closed with its link."""
-        sock.setblocking(False)
-        link = _Link(ends.there, sock, Delivery(ends, self._clock.monotonic_ns()))
+    def add(self, end: socket.socket | Future[socket.socket], ends: Ends) -> None:
+        """Take over a connected socket, or one that is still to come; it is closed with its link.
+
+        What is sent waits for it. If it does not come, as the future says, the link is lost.
+        """
+        link = _Link(ends.there, Delivery(ends, self._clock.monotonic_ns()))
         with self._lock:
             self._links[ends.there] = link
-            self._new.append(link)
-        self._wake()
+        if isinstance(end, Future):
+            end.add_done_callback(lambda come: self._connect(link, _outcome(come)))
+        else:
+            self._connect(link, end)
 
     def send(self, there: str, body: bytes) -> None:
         """Send a message; one to a link that is gone goes nowhere."""
@@ -87,10 +93,10 @@ class ControlPlane:
         self._wake()
 
     def heard_ns(self, there: str) -> int | None:
-        """Return when the other end of a link was last heard, None if the link is gone."""
+        """Return when the other end of a link was last heard, None if the link is gone or its socket has not come."""
         with self._lock:
             link = self._links.get(there)
-            return None if link is None else link.delivery.heard_ns
+            return None if link is None or link.sock is None else link.delivery.heard_ns
 
     def remove(self, there: str) -> None:
         """Close a link; what was not written is dropped, and nobody is told."""
@@ -113,6 +119,15 @@ class ControlPlane:
         with suppress(OSError):
             self._waker.send(b"\0")
 
+    def _connect(self, link: _Link, end: socket.socket | BaseException) -> None:
+        with self._lock:
+            is_late = self._is_closed
+            if not is_late:
+                self._new.append((link, end))
+        if is_late and isinstance(end, socket.socket):
+            end.close()
+        self._wake()
+
     def _queue(self, link: _Link, envelope: Envelope) -> None:
         data = self._encoder.encode(envelope)
         link.outbound += _LENGTH.pack(len(data)) + data
@@ -124,14 +139,19 @@ class ControlPlane:
                 if link is None:
                     with suppress(BlockingIOError):
                         self._woken.recv(_READ)
-                elif events & selectors.EVENT_READ:
-                    self._read(link)
-        for link in self._links.values():
-            link.sock.settimeout(LONGEST_FAREWELL_S)
+                elif events & selectors.EVENT_READ and link.sock is not None:
+                    self._read(link, link.sock)
+        with self._lock:
+            self._admit_new()
+            self._is_closed = True
+            socks = [(link.sock, link.outbound) for link in self._links.values() if link.sock is not None]
+            removed = [link.sock for link in self._removed if link.sock is not None]
+        for sock, outbound in socks:
+            sock.settimeout(LONGEST_FAREWELL_S)
             with suppress(OSError):
-                link.sock.sendall(link.outbound)
-        for link in [*self._links.values(), *self._removed]:
-            link.sock.close()
+                sock.sendall(outbound)
+        for sock in (*removed, *(sock for sock, _ in socks)):
+            sock.close()
         self._selector.close()
         self._woken.close()
         self._waker.close()
@@ -142,43 +162,60 @@ class ControlPlane:
         Returns the seconds until more is due, None if nothing will be.
         """
         with self._lock:
-            while self._new:
-                link = self._new.popleft()
-                self._selector.register(link.sock, selectors.EVENT_READ, link)
+            missing = self._admit_new()
             while self._removed:
                 self._discard(self._removed.popleft())
             now_ns = self._clock.monotonic_ns()
-            links = list(self._links.values())
+            links = [link for link in self._links.values() if link.sock is not None]
             for link in links:
                 # What was not even written need not be sent again.
                 for envelope in [] if link.outbound else link.delivery.due(now_ns):
                     self._queue(link, envelope)
             due_ns = [link.delivery.due_ns() for link in links if not link.outbound]
+        for link, error in missing:
+            self._lose(link, f"it was not made: {error}")
         for link in links:
             self._write(link)
         return None if not due_ns else max(0.0, (min(due_ns) - now_ns) / 1e9)
 
+    def _admit_new(self) -> list[tuple[_Link, BaseException]]:
+        """Give links the sockets that have come; return those for which none comes, and why. The lock is held."""
+        missing: list[tuple[_Link, BaseException]] = []
+        while self._new:
+            link, end = self._new.popleft()
+            if isinstance(end, BaseException):
+                missing.append((link, end))
+            elif self._links.get(link.there) is not link:
+                end.close()
+            else:
+                end.setblocking(False)
+                link.sock = end
+                link.delivery.heard_ns = self._clock.monotonic_ns()
+                self._selector.register(end, selectors.EVENT_READ, link)
+        return missing
+
     def _write(self, link: _Link) -> None:
         reason: str | None = None
         with self._lock:
-            if self._links.get(link.there) is not link:
+            sock = link.sock
+            if sock is None or self._links.get(link.there) is not link:
                 return
             try:
                 while link.outbound:
-                    del link.outbound[: link.sock.send(link.outbound)]
+                    del link.outbound[: sock.send(link.outbound)]
             except BlockingIOError:
                 pass
             except OSError as error:
                 reason = f"it cannot be written to: {error}"
             if reason is None:
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.outbound else 0)
-                self._selector.modify(link.sock, events, link)
+                self._selector.modify(sock, events, link)
         if reason is not None:
             self._lose(link, reason)
 
-    def _read(self, link: _Link) -> None:
+    def _read(self, link: _Link, sock: socket.socket) -> None:
         try:
-            data = link.sock.recv(_READ)
+            data = sock.recv(_READ)
         except BlockingIOError:
             return
         except OSError as error:
@@ -223,6 +260,14 @@ class ControlPlane:
         self._on_closed(link.there, reason)
 
     def _discard(self, link: _Link) -> None:
-        with suppress(KeyError):
-            self._selector.unregister(link.sock)
-        link.sock.close()
+        if link.sock is not None:
+            with suppress(KeyError):
+                self._selector.unregister(link.sock)
+            link.sock.close()
+
+
+def _outcome(come: Future[socket.socket]) -> socket.socket | BaseException:
+    """Return what a future that is done has brought."""
+    if come.cancelled():
+        return CancelledError("it is not awaited any more")
+    return come.exception() or come.result()

@@ -38,7 +38,7 @@ GRACE_S = 2.0
 
 
 End = TypeVar("End")
-"""This side's end of a control link, as a launcher hands it over."""
+"""This side's end of a control link, as a launcher hands it over: a socket, or the future of one."""
 
 NewEnd = TypeVar("NewEnd", covariant=True)
 TakenEnd = TypeVar("TakenEnd", contravariant=True)

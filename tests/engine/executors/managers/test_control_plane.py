@@ -4,6 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from queue import SimpleQueue
 
@@ -71,6 +72,54 @@ def test_sending_waits_for_nobody() -> None:
         assert head.closed.empty()
         theirs.close()
         assert head.closed.get(timeout=WAIT_S)[0] == "tm-0"
+
+
+def test_what_is_sent_waits_for_a_socket_that_is_still_to_come() -> None:
+    with sides("head", "tm-0") as (head, manager):
+        mine, theirs = socket.socketpair()
+        coming: Future[socket.socket] = Future()
+        head.plane.add(coming, Ends("job", 1, "head", "tm-0"))
+        bodies = [b"%d" % number for number in range(5)]
+        for body in bodies:
+            head.plane.send("tm-0", body)
+        assert head.plane.heard_ns("tm-0") is None
+        manager.plane.add(theirs, Ends("job", 1, "tm-0", "head"))
+        coming.set_result(mine)
+        assert [manager.messages.get(timeout=WAIT_S) for _ in bodies] == [("head", body) for body in bodies]
+        manager.plane.send("head", b"here")
+        assert head.messages.get(timeout=WAIT_S) == ("tm-0", b"here")
+        assert head.plane.heard_ns("tm-0") is not None
+
+
+def test_a_socket_that_does_not_come_is_a_lost_link() -> None:
+    with sides("head") as (head,):
+        for name, end in {"tm-0": OSError("no way"), "tm-1": None}.items():
+            coming: Future[socket.socket] = Future()
+            head.plane.add(coming, Ends("job", 1, "head", name))
+            head.plane.send(name, b"hello")
+            if end is None:
+                coming.cancel()
+            else:
+                coming.set_exception(end)
+            there, reason = head.closed.get(timeout=WAIT_S)
+            assert there == name and ("no way" in reason or "not awaited" in reason)
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["link removed", "plane closed"])
+def test_a_socket_that_comes_too_late_is_closed(is_closed: bool) -> None:
+    with sides("head") as (head,):
+        mine, theirs = socket.socketpair()
+        theirs.settimeout(WAIT_S)
+        coming: Future[socket.socket] = Future()
+        head.plane.add(coming, Ends("job", 1, "head", "tm-0"))
+        if is_closed:
+            head.plane.close()
+        else:
+            head.plane.remove("tm-0")
+        coming.set_result(mine)
+        assert theirs.recv(1) == b""
+        assert head.closed.empty()
+        theirs.close()
 
 
 def test_an_end_that_is_closed_is_told_once_and_what_is_sent_afterwards_goes_nowhere() -> None:
