@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+LOOPBACK = "127.0.0.1"
+"""The address of task managers that are all on one machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
@@ -12,6 +15,8 @@ class ManagerSettings:
     ``job`` and ``run`` are those of its head, ``name`` is its own. ``leave`` is given on SIGTERM, which systemd sends
     to a head and its task managers at once: the head has to agree before instances are let go.
     ``end_at_once`` is called, by any thread, when the head is gone: nothing that the process still does can count.
+    ``host`` is the address at which other task managers reach it. ``check`` raises a `PenstockError` if this process is
+    not one that can do what the head says; the head hears of it.
     """
 
     name: str
@@ -19,6 +24,8 @@ class ManagerSettings:
     run: int
     leave: "LeaveOrder"
     end_at_once: Callable[[], NoReturn]
+    host: str = LOOPBACK
+    check: Callable[[], None] = lambda: None
 
 
 class LeaveOrder:

@@ -9,6 +9,7 @@ from penstock.engine.checkpoint.run_scratch import RunScratch, Scratch
 from penstock.engine.core.background import Background, BackgroundThread
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.instance_services import StateFactory
+from penstock.engine.executors.managers.host_process import LOOPBACK
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.transport.link import Link
 from penstock.engine.transport.meeting import MeetingPlace
@@ -49,10 +50,12 @@ MakeParts = Callable[[str, Path, ManagerSetup, Clock, Callable[[], None]], Manag
 """Makes the parts of the task manager of a name, with the job's directory; the last calls its thread."""
 
 
-def parts_here(name: str, directory: Path, setup: ManagerSetup, clock: Clock, wake: Callable[[], None]) -> ManagerParts:
-    """Return parts that are of this machine: it can be met from now on."""
+def parts_here(
+    name: str, directory: Path, setup: ManagerSetup, clock: Clock, wake: Callable[[], None], host: str = LOOPBACK
+) -> ManagerParts:
+    """Return parts that are of this machine: it can be met from now on, by others at ``host``."""
     return ManagerParts(
-        MeetingPlace(name, setup.token, clock, setup.transport),
+        MeetingPlace(name, setup.token, clock, setup.transport, host),
         BackgroundThread(f"penstock-uploads-{name}", wake),
         RunScratch(directory),
         RocksDbStores(),

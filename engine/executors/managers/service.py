@@ -35,6 +35,7 @@ def serve(end: socket.socket, settings: ManagerSettings) -> None:
 class _Service:
     def __init__(self, end: socket.socket, settings: ManagerSettings) -> None:
         self._clock = SystemClock()
+        self._settings = settings
         self._end_at_once = settings.end_at_once
         self._name = settings.name
         self._waiter = Waiter()
@@ -75,10 +76,11 @@ class _Service:
 
     def _set_up(self, message: ms.Setup) -> None:
         try:
+            self._settings.check()
             setup = unpack_setup(message.packed)
             plan = unpack_plan(setup.plan)
             wake = self._waiter.wake
-            parts = parts_here(self._name, plan.directory, setup, self._clock, wake)
+            parts = parts_here(self._name, plan.directory, setup, self._clock, wake, self._settings.host)
             shell = ManagerShell(self._clock, self._say, wake, self._links, self._is_interrupted, parts)
             self._manager = TaskManager(self._name, plan, setup, shell, lambda sinks: with_sinks(plan, sinks))
         except Exception as error:

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 
 from penstock.engine.executors.hosted_instances import HostOptions
+from penstock.engine.jobs.attempt import AttemptContext
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.engine.transport.addresses import Transport
 from penstock.state.files.durable_files import DurableFiles
+
+TOKEN_BYTES = 32
+"""Length of the token of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +37,11 @@ class ManagerSetup:
     options: HostOptions
     storage: Storage | None = None
     transport: Transport | None = None
+
+
+def storage_of(context: AttemptContext) -> Storage | None:
+    """Return the checkpoints of a job that has some."""
+    if context.checkpoints is None:
+        return None
+    repository = context.checkpoints.repository
+    return Storage(repository.files, repository.run, context.allowed)

@@ -12,12 +12,10 @@ from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
 from penstock.engine.executors.managers.plan_parcel import pack_plan
 from penstock.engine.executors.managers.pool import ManagerPool
-from penstock.engine.executors.managers.setup import ManagerSetup, Storage
+from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, storage_of
 from penstock.engine.executors.processes.launcher import ProcessLauncher
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
 from penstock.engine.transport.addresses import Transport
-
-TOKEN_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,8 @@ def process_attempts(options: ProcessOptions) -> MakeAttempt:
 
 
 def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) -> Head:
-    storage, run = None, 1
-    if context.checkpoints is not None:
-        repository = context.checkpoints.repository
-        run = repository.run
-        storage = Storage(repository.files, run, context.allowed)
+    storage = storage_of(context)
+    run = 1 if storage is None else storage.run
     token = secrets.token_bytes(TOKEN_BYTES)
     setup = ManagerSetup(pack_plan(plan), token, options.managed.host, storage, options.transport)
 

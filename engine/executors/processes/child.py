@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 USAGE = 2
 """Exit status of a process that no launcher has started."""
@@ -19,7 +19,6 @@ HEAD_GONE = 3
 """Exit status of a process whose head is not there any more."""
 
 _ON_PARENTS_DEATH, _NAME = 1, 15
-_NUMBA_THREADS = "NUMBA_NUM_THREADS"
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -35,6 +34,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     from penstock.engine.core.failpoint_settings import arm_from
     from penstock.engine.core.process_tuning import tune_process
     from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
+    from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
     from penstock.engine.executors.processes.child_settings import read_settings
     from penstock.engine.executors.processes.line_output import OutputLock, StandardLines
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     atexit.register(StandardLines(OutputLock(settings.output_lock)).drain)
     # Files beside the user's program may have names of modules that are to be imported here; they come first below.
     sys.path += [item for item in settings.path if item not in sys.path]
-    _hold_libraries_to_one_core()
+    hold_libraries_to_one_core()
     serve = import_module(settings.service).serve
     tune_process()
     arm_from(os.environ, name)
@@ -86,23 +86,6 @@ def _handle_signals(on_termination: Callable[[], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _hold_libraries_to_one_core() -> None:
-    """Let Arrow and numba begin no threads for others; what the user has set for numba stands."""
-    chosen = _NUMBA_THREADS in os.environ
-    # Numba reads it while it is imported, and only then.
-    os.environ.setdefault(_NUMBA_THREADS, "1")
-    import numba
-    import pyarrow as pa
-
-    pa.set_cpu_count(1)
-    if not chosen:
-        # Programs that the user's code starts may have all cores.
-        del os.environ[_NUMBA_THREADS]
-        config: Any = numba.config
-        config.reload_config()
-        config.NUMBA_NUM_THREADS = 1
 
 
 if __name__ == "__main__":
