@@ -5,11 +5,12 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.random_settings import pytest_addoption, pytest_configure
+from tests.ray_cluster import on_ray, ray_cluster
 
 # Whether a kernel is compiled depends on what ran before, and so must not show in what a test compares.
 os.environ.setdefault("PENSTOCK_QUIET_KERNELS", "1")
 
-__all__ = ["pytest_addoption", "pytest_configure"]
+__all__ = ["on_ray", "pytest_addoption", "pytest_configure", "ray_cluster"]
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

@@ -112,6 +112,11 @@ class Greeting:
         self._close_rings()
         return SocketLink(self._socket, clock, peer)
 
+    def take_socket(self) -> socket.socket:
+        """Return the connected socket once the handshake is over; what follows on it is the caller's."""
+        self._close_rings()
+        return self._socket
+
     def close(self) -> None:
         """Let go of everything."""
         self._handshake.close()

@@ -1,0 +1,68 @@
+"""The actor that is a task manager: a thin class around `serve`. Its process imports this before anything else."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn
+
+from penstock.engine.executors.ray.worker_home import WorkerHome
+
+HEAD_GONE = 3
+"""Exit status of a process whose head is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActorSettings:
+    """Settings of one task manager: its name, job and run, where its head listens, and the run's token."""
+
+    name: str
+    job: str
+    run: int
+    head: str
+    token: bytes
+    home: WorkerHome
+
+
+class TaskManagerActor:
+    """A task manager. Its one call takes as long as it lives."""
+
+    def __init__(self, name: str) -> None:
+        """Begin with nothing; ``name`` stands before what it prints."""
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def serve(self, settings: ActorSettings) -> None:
+        """Do what the head says until it lets this one go.
+
+        The process ends at once when the link to the head does: nothing that it still does could count.
+
+        Raises:
+            WorkerLostError: the head cannot be reached.
+        """
+        import ray
+
+        from penstock.engine.core.clock import SystemClock
+        from penstock.engine.core.failpoint_settings import arm_from
+        from penstock.engine.core.process_tuning import tune_process
+        from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
+        from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
+        from penstock.engine.executors.ray.control_socket import connect_to_head
+
+        hold_libraries_to_one_core()
+        # It imports what the line above must come before.
+        from penstock.engine.executors.managers.service import serve
+
+        tune_process()
+        arm_from(settings.home.environment, settings.name)
+        settings.home.enter()
+        end = connect_to_head(settings.head, settings.token, settings.name, settings.run, SystemClock())
+        host = ray.util.get_node_ip_address()
+        check = partial(settings.home.check, host)
+        serve(end, ManagerSettings(settings.name, settings.job, settings.run, LeaveOrder(), end_at_once, host, check))
+
+
+def end_at_once() -> NoReturn:
+    """End this process, whatever its threads do; may be called by any of them."""
+    os._exit(HEAD_GONE)

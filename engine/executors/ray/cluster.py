@@ -1,0 +1,153 @@
+"""The Ray cluster of a job: the user's own, one at an address, the one that a Ray job is in, or else a local one.
+
+What the user has begun himself is used and left as it is; a local cluster begins and ends with the job.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.executors.ray.worker_home import program_folder
+from penstock.model.errors import OptionError, RetryableError
+
+NAMESPACE = "penstock"
+"""The namespace of actors."""
+
+STORE_BYTES = 80 << 20
+"""Memory of a local cluster's object store, nearly the least that Ray takes: no row goes there."""
+
+_ADDRESS = "RAY_ADDRESS"
+_DEDUPLICATES = "RAY_DEDUP_LOGS"
+_TOKEN_NOTICE = "ray._private.authentication.authentication_token_setup"
+
+EXCLUDED = (".git", ".venv", "venv", "__pycache__", ".penstock", "node_modules", ".mypy_cache", ".pytest_cache")
+"""What of a program's folder does not go to other nodes."""
+
+
+@contextmanager
+def connected(address: str | None, cpus: int, *, with_program: bool = True) -> Iterator[None]:
+    """Be connected to a cluster meanwhile; a local one has so many CPUs.
+
+    ``with_program`` brings the folder of the user's program to the nodes of a cluster that is not local.
+
+    Raises:
+        OptionError: there cannot be a cluster at this address, or this process is connected to another one already.
+        RetryableError: no cluster answers there.
+    """
+    ray = _import_ray()
+    if ray.is_initialized():
+        _check_same(address, ray.get_runtime_context().gcs_address)
+        yield
+        return
+    _check_address(address)
+    options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": "WARNING", "log_to_driver": True}
+    if address is None and not os.environ.get(_ADDRESS):
+        options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+        options |= {"object_store_memory": STORE_BYTES}
+    else:
+        options |= {"address": address} if address else {}
+        if with_program:
+            options |= _program_environment()
+    with _signals_kept():
+        try:
+            ray.init(**options)
+        except ConnectionError as error:
+            where = address or os.environ.get(_ADDRESS)
+            raise RetryableError(f"no Ray cluster answers at {where!r}: {_first_line(error)}") from error
+        except ValueError as error:
+            if "exceeds the maximum size" not in str(error):
+                raise
+            raise OptionError(
+                f"the program's folder {program_folder()} is too large to go to other nodes, Ray takes 500 MiB: name "
+                "what is not to go in a file .rayignore there, or move the program to a folder of its own"
+            ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def free_cpus(address: str | None) -> int:
+    """Return how many whole CPUs a cluster has free, 1 at least.
+
+    Raises:
+        OptionError, RetryableError: those of `connected`.
+    """
+    with connected(address, 1, with_program=False):
+        import ray
+
+        return max(1, int(ray.available_resources().get("CPU", 0)))
+
+
+def has_cluster(address: str | None) -> bool:
+    """Return whether there is a cluster to join, so that no local one is begun."""
+    return bool(address or os.environ.get(_ADDRESS)) or ("ray" in sys.modules and _import_ray().is_initialized())
+
+
+def _import_ray() -> Any:
+    """Return Ray, which prints every line of task managers unless the user wants one of each kind."""
+    chosen = _DEDUPLICATES in os.environ
+    # Ray reads it while it is imported, and only then.
+    os.environ.setdefault(_DEDUPLICATES, "0")
+    try:
+        import ray
+    finally:
+        if not chosen:
+            del os.environ[_DEDUPLICATES]
+    # It says at every start that who speaks with the cluster must have its token.
+    logging.getLogger(_TOKEN_NOTICE).setLevel(logging.ERROR)
+    return ray
+
+
+def _check_address(address: str | None) -> None:
+    if address is not None and address.startswith("ray://"):
+        raise OptionError(
+            f"address={address!r} is one of Ray Client, through which task managers cannot reach this process: give "
+            "HOST:PORT of the Ray head node, and run this on a node of the cluster"
+        )
+
+
+def _check_same(address: str | None, present: str) -> None:
+    _check_address(address)
+    if address not in (None, "auto", present):
+        raise OptionError(f"address={address!r}, but this process is connected to the Ray cluster at {present!r}")
+
+
+def _program_environment() -> dict[str, Any]:
+    """Return what brings the user's program to other nodes, if it is a folder of its own and no Ray job brings one."""
+    folder = program_folder()
+    if _JOB_CONFIG in os.environ or not folder.is_dir() or _is_installed(folder):
+        return {}
+    return {"runtime_env": {"working_dir": str(folder), "excludes": [f"**/{name}" for name in EXCLUDED]}}
+
+
+def _is_installed(folder: Path) -> bool:
+    """Return whether a folder belongs to Python or its environment, as that of the command ``penstock`` does."""
+    return any(folder.is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix))
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep the handler of SIGTERM, which Ray replaces by one that ends this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""The variable by which Ray hands a submitted job its settings, working directory among them."""

@@ -1,0 +1,179 @@
+"""The launcher of task managers as actors of Ray, each of one CPU, in groups of places that are reserved together."""
+
+import secrets
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from penstock.engine.core.contract import Clock
+from penstock.engine.executors.ray.actor import TaskManagerActor
+from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.engine.executors.ray.endings import ending_of
+from penstock.model.errors import BugError, RetryableError
+
+PLACES_NS = 30_000_000_000
+"""How long places are waited for that the cluster does not have."""
+
+FULL_NS = 10_000_000_000
+"""For how long a cluster without room is believed to be full."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActorCall:
+    """A task manager: its actor, and the call that takes as long as it lives."""
+
+    actor: Any
+    over: Any
+
+
+@dataclass(eq=False)
+class _Places:
+    """Places that were reserved together, and the task managers that have some."""
+
+    group: PlacementGroup
+    size: int
+    asked_ns: int
+    are_there: bool = False
+    taken: set[str] = field(default_factory=set)
+
+
+class RayLauncher:
+    """Starts, watches and ends the task managers of one run of a job. Its methods are called by one thread at a time.
+
+    Nothing waits for Ray: an actor that has no place yet is started, and has not joined. If places are not there after
+    `PLACES_NS`, as many are taken as the cluster has, and those without one count as ended.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        count: int,
+        strategy: str,
+        expect: Callable[[str], Future[socket.socket]],
+        dismiss: Callable[[str], None],
+        settings: Callable[[str], Any],
+        clock: Clock,
+    ) -> None:
+        """Ask for ``count`` places, by a ``strategy`` of Ray; ``title`` stands before the names of actors.
+
+        ``expect`` returns the socket that a task manager will connect, ``dismiss`` says that none is awaited any more;
+        ``settings`` makes the argument of an actor's call.
+        """
+        self._title = f"{title}, {secrets.token_hex(4)}"
+        self._strategy, self._clock = strategy, clock
+        self._expect, self._dismiss, self._settings = expect, dismiss, settings
+        self._calls: dict[str, ActorCall] = {}
+        self._unplaced: dict[str, str] = {}
+        self._places: list[_Places] = [self._reserve(count)]
+        self._full: tuple[int, str] | None = None
+        self._closed = False
+
+    def start(self, name: str) -> Future[socket.socket]:
+        """Start a task manager whose name is new; return what brings this side's end of its control link.
+
+        Raises:
+            RetryableError: the cluster had no place for one a moment ago.
+        """
+        if self._closed or name in self._calls:
+            raise BugError(f"task manager {name!r} is started twice, or after the launcher was closed")
+        places = next((places for places in self._places if len(places.taken) < places.size), None)
+        if places is None:
+            if self._full is not None and self._clock.monotonic_ns() < self._full[0]:
+                raise RetryableError(self._full[1])
+            places = self._reserve(1)
+            self._places.append(places)
+        end = self._expect(name)
+        self._begin(name, places)
+        return end
+
+    def ended(self, name: str, patience_s: float = 0.0) -> str | None:
+        """Return how one has ended, in words; None: it lives, has no place yet, or did not end in time."""
+        self._await_places()
+        if name in self._unplaced:
+            return self._unplaced[name]
+        call = self._calls[name]
+        over, _ = ray.wait([call.over], timeout=patience_s)
+        return ending_of(call.over) if over else None
+
+    def cpu_ns(self, name: str) -> int | None:
+        """Return None: its process may be on another host."""
+        return None
+
+    def forget(self, name: str) -> None:
+        """Let go of one, which is killed if it lives."""
+        self._dismiss(name)
+        self._unplaced.pop(name, None)
+        call = self._calls.pop(name, None)
+        for places in self._places:
+            places.taken.discard(name)
+        if call is not None:
+            ray.kill(call.actor)
+
+    def close(self, grace_s: float) -> None:
+        """Wait for those that were told to end, ``grace_s`` for all of them at most, and kill the others.
+
+        Nothing is left of the launcher then; calling it again changes nothing.
+        """
+        self._closed = True
+        calls = [call.over for call in self._calls.values()]
+        if calls and grace_s > 0:
+            ray.wait(calls, num_returns=len(calls), timeout=grace_s)
+        for name in tuple(self._calls):
+            self.forget(name)
+        while self._places:
+            remove_placement_group(self._places.pop().group)
+
+    def _reserve(self, count: int) -> _Places:
+        group = placement_group([{"CPU": 1}] * count, strategy=self._strategy)
+        return _Places(group, count, self._clock.monotonic_ns())
+
+    def _begin(self, name: str, places: _Places) -> None:
+        places.taken.add(name)
+        make = ray.remote(TaskManagerActor).options(
+            num_cpus=1,
+            max_restarts=0,
+            max_task_retries=0,
+            namespace=NAMESPACE,
+            name=f"{self._title}, {name}",
+            scheduling_strategy=PlacementGroupSchedulingStrategy(places.group, placement_group_bundle_index=-1),
+        )
+        actor: Any = make.remote(name)
+        self._calls[name] = ActorCall(actor, actor.serve.remote(self._settings(name)))
+
+    def _await_places(self) -> None:
+        """Look whether places are there now, and give those up that have been waited for long enough."""
+        now_ns = self._clock.monotonic_ns()
+        for places in [places for places in self._places if not places.are_there]:
+            if placement_group_table(places.group).get("state") == "CREATED":
+                places.are_there = True
+            elif places.taken and now_ns - places.asked_ns >= PLACES_NS:
+                self._give_up(places, now_ns)
+
+    def _give_up(self, places: _Places, now_ns: int) -> None:
+        """Take as many places as there are in the stead of some that are not to be had together."""
+        asked = places.size
+        self._places.remove(places)
+        for name in places.taken:
+            # Those that wait for a place do not end with it.
+            ray.kill(self._calls.pop(name).actor)
+        remove_placement_group(places.group)
+        free = int(ray.available_resources().get("CPU", 0))
+        placed = sorted(places.taken)[: min(free, asked - 1)]
+        if placed:
+            fewer = self._reserve(len(placed))
+            self._places.append(fewer)
+            for name in placed:
+                self._begin(name, fewer)
+        whole = int(ray.cluster_resources().get("CPU", 0))
+        reason = (
+            f"{asked} {'CPU was' if asked == 1 else 'CPUs were'} asked of Ray for task managers, and {free} of its "
+            f"{whole} are free after {PLACES_NS // 1_000_000_000} s"
+        )
+        self._full = now_ns + FULL_NS, reason
+        self._unplaced |= dict.fromkeys(places.taken.difference(placed), reason)

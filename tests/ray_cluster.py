@@ -1,0 +1,85 @@
+"""One Ray cluster for all tests of a run that need one, in a process of its own, so that nothing of it is a child."""
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+import pytest
+
+from penstock.engine.executors.ray.actor import TaskManagerActor
+
+CPUS = 6
+"""More than the machine has, perhaps: Ray counts them, and gives none."""
+
+_PIPE = subprocess.PIPE
+
+_KEEPER = f"""
+import sys
+import ray
+ray.init(address="local", num_cpus={CPUS}, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+         object_store_memory=80 << 20)
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """A cluster of one node: its address, and the process that keeps it."""
+
+    address: str
+    keeper: psutil.Process
+
+    def task_managers(self) -> list[psutil.Process]:
+        """Return the processes of task managers that live."""
+        return [process for process in self.keeper.children(recursive=True) if _is_task_manager(process)]
+
+
+def _is_task_manager(process: psutil.Process) -> bool:
+    try:
+        return any(TaskManagerActor.__name__ in argument for argument in process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """Return a cluster that only this run of the tests can enter."""
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in variables.items():
+            environment.setenv(name, value)
+        yield from _kept_cluster()
+
+
+def _kept_cluster() -> Iterator[RayCluster]:
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", _KEEPER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert keeper.stdin is not None and keeper.stdout is not None
+    try:
+        # A word of the library may come first.
+        address = next(line.strip() for line in keeper.stdout if ":" in line)
+        yield RayCluster(address, psutil.Process(keeper.pid))
+    finally:
+        keeper.stdin.close()
+        keeper.wait(60)
+        keeper.stdout.close()
+
+
+@pytest.fixture
+def on_ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
+    """Connect this process to the cluster meanwhile, as a program that has begun Ray itself."""
+    import ray
+
+    ray.init(address=ray_cluster.address, namespace="penstock", logging_level="ERROR", log_to_driver=False)
+    yield ray_cluster
+    ray.shutdown()
