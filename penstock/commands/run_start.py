@@ -138,7 +138,10 @@ class RunOverrides:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Result of a job: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks."""
+    """Result of a job: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks.
+
+    Of the task managers in ``missing`` the last figures are not in it.
+    """
 
     job: str
     status: str
@@ -151,6 +154,7 @@ class RunSummary:
     state_bytes: int
     operators: tuple[OperatorLine, ...]
     bad_records: tuple[BadRecordsLine, ...]
+    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +294,7 @@ def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> RunSummary:
         state_bytes=metrics.state_bytes,
         operators=metrics.ledger.operators,
         bad_records=metrics.bad_records,
+        missing=metrics.ledger.missing,
     )
 
 
@@ -307,3 +312,10 @@ def print_summary(summary: RunSummary) -> None:
     print_table(columns, [[summary.job, summary.status, *texts.values()]])
     for line in summary.bad_records:
         print(line.sentence(), file=sys.stderr)
+    if summary.missing:
+        lost = ", ".join(map(repr, summary.missing))
+        print(
+            f"FIGURES MISSING: lost once everything was committed: {lost}; of rows that were counted there in the last "
+            "second or so these figures know nothing. The output is whole.",
+            file=sys.stderr,
+        )

@@ -55,8 +55,9 @@ class Deployments:
         # Of which deployment (0: of all) who is to answer yet.
         self._awaited: set[tuple[int, str]] = set()
         self._failures: list[BaseException] = []
-        # Whether nothing of those that are up is needed any more.
+        # Whether nothing of those that are up is needed any more, and who was lost since without a last word.
         self._is_committed = False
+        self._missing: set[str] = set()
         self._notes: list[str] = []
 
     def __len__(self) -> int:
@@ -151,21 +152,22 @@ class Deployments:
                 self._take(news)
         return list(self._notes)
 
-    def finish(self, *, drained: bool, committed: bool) -> bool:
-        """Let all task managers close everything; return whether all have.
+    def finish(self, *, drained: bool, committed: bool) -> Sequence[str]:
+        """Let all task managers close everything; return those that were lost before they had.
 
-        If all that they have brought forth is ``committed``, one that is lost meanwhile takes nothing along.
+        If all that they have brought forth is ``committed``, one that is lost takes nothing along but its last figures.
 
         Raises:
             PenstockError: one could not, or is lost with what was not committed.
         """
         managers = self.managers
         self._is_committed = committed
-        self._await((0, manager) for manager in managers)
-        for manager in _caller_last(managers):
+        self._missing = {manager for manager in managers if not self._head.is_there(manager)}
+        self._await((0, manager) for manager in managers - self._missing)
+        for manager in _caller_last(managers - self._missing):
             self._head.send(manager, ms.Finish(drained))
         self._collect_answers()
-        return all(map(self._head.is_there, managers))
+        return sorted(self._missing)
 
     def hear(self, manager: str, answer: Answer) -> None:
         """Take in what a task manager answers."""
@@ -188,6 +190,7 @@ class Deployments:
         answers = {answer for answer in self._awaited if answer[1] == manager}
         self._awaited -= answers
         if self._is_committed:
+            self._missing.update(manager for _, manager in answers)
             return
         if answers or any(manager in deployment.managers for deployment in self._coming.values()):
             self._failures.append(error)

@@ -6,7 +6,7 @@ instances run, and brings what these say.
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
@@ -101,13 +101,14 @@ class ManagedAttempt(Attempt):
             failure = self._judgement.failure(self._clock.monotonic_ns())
             if failure is not None:
                 return Struck(failure, None)
-            if self._struck:
-                return self._struck.popleft()
             if self._checkpoints is not None:
                 struck = self._checkpointed(self._checkpoints)
+                # Once the last checkpoint is committed nothing can strike the job any more.
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck
-            elif self._deployments.have_ended:
+            if self._struck:
+                return self._struck.popleft()
+            if self._checkpoints is None and self._deployments.have_ended:
                 # What was said last before the end is all there is.
                 failure = self._judgement.judge(self._metrics.decided(self.metrics(), ended=True))
                 return None if failure is None else Struck(failure, None)
@@ -154,15 +155,14 @@ class ManagedAttempt(Attempt):
     def finish(self) -> None:
         """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
         try:
-            closed = self._deployments.finish(drained=self.drained, committed=self._checkpoints is not None)
+            missing = self._deployments.finish(drained=self.drained, committed=self._checkpoints is not None)
         except BaseException as error:
             self.take_down(None, error)
             raise
-        self._last = self.metrics()
+        metrics = self.metrics()
+        self._last = replace(metrics, ledger=replace(metrics.ledger, missing=tuple(missing)))
         self._deployments.remove(None)
-        # Of one that is lost nobody knows the last figures.
-        if closed:
-            check_ledger(self._last.ledger, ended=True)
+        check_ledger(self._last.ledger, ended=True)
 
     def stop(self, *, drain: bool = False) -> None:
         """Ask the loop to stop: what was read is processed and written; ``drain`` also closes open windows.

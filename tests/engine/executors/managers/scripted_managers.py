@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import penstock as ps
+from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.job_events import JobEvent
@@ -123,10 +124,11 @@ class Scene:
         setup = ManagerSetup(b"", b"token" * 8, HostOptions())
         self.head = Head(HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake)))
 
-    def attempt(self) -> ManagedAttempt:
-        """Return an attempt without checkpoints, which is deployed and runs."""
+    def attempt(self, checkpoints: CheckpointSession | None = None) -> ManagedAttempt:
+        """Return an attempt, without checkpoints if there is no session for them, which is deployed and runs."""
         options = ManagedOptions(HostOptions(), BadRecords())
-        return ManagedAttempt(self.plan, self.head, AttemptContext(self.clock, tell=self.told.append), options, FIRST)
+        context = AttemptContext(self.clock, checkpoints, tell=self.told.append)
+        return ManagedAttempt(self.plan, self.head, context, options, FIRST)
 
     def news_until(self, condition: Callable[[], bool]) -> Iterator[News]:
         """Yield the news of the pool until a condition holds."""

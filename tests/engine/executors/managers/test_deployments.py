@@ -119,7 +119,7 @@ def test_who_is_lost_while_all_close_takes_only_along_what_is_not_committed(tmp_
         managers = scene.head.await_managers(take)
         deployments.deploy(frozenset(task.id for task in graph.tasks), managers, FIRST, None)
         if committed:
-            assert not deployments.finish(drained=True, committed=True)
+            assert deployments.finish(drained=True, committed=True) == ["tm-1"]
         else:
             with pytest.raises(WorkerLostError, match="tm-1 is lost"):
                 deployments.finish(drained=True, committed=False)

@@ -1,11 +1,14 @@
 """An attempt on task managers: errors on its own side, and what is left of it."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from penstock.engine.checkpoint import events as ev
+from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.job_events import Stuck, TaskManagerJoined, TaskManagerLost, WellAgain
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployment, Deployments
@@ -15,7 +18,7 @@ from penstock.engine.executors.managers.pool import News
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.transport.meeting import MeetingPlace
 from penstock.model.errors import RetryableError
-from tests.engine.executors.managers.scripted_managers import Scene
+from tests.engine.executors.managers.scripted_managers import Scene, obey
 
 
 def descriptors() -> set[Path]:
@@ -101,3 +104,33 @@ def run_until(attempt: ManagedAttempt, condition: Callable[[], bool]) -> None:
     """Let an attempt go on, whatever strikes it."""
     while not condition():
         attempt.proceed(condition, None, None)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_who_is_lost_behind_the_last_commit_takes_only_its_last_figures_along(tmp_path: Path, silent: bool) -> None:
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        if isinstance(order, ms.Finish) and name == "tm-0":
+            if not silent:
+                scene.launcher.managers[name].say(ms.Finished(None))
+            scene.launcher.kill(name)
+            return []
+        return obey(name, order)
+
+    session = Mock(spec=CheckpointSession)
+    session.stopped = None
+    session.take_failure.return_value = None
+
+    def commit() -> None:
+        """Commit the last checkpoint in the same turn in which the loss of a task manager is heard of."""
+        scene.launcher.kill("tm-1")
+        while scene.head.pool.has("tm-1"):
+            attempt._take_news()
+        session.stopped = ev.Stop(1, ended=True)
+
+    session.turn.side_effect = commit
+    scene = Scene(tmp_path, answer=answer)
+    with scene.head:
+        attempt = scene.attempt(session)
+        assert attempt.proceed(lambda: False, None, None) is None
+        attempt.finish()
+        assert attempt.metrics().ledger.missing == (("tm-0", "tm-1") if silent else ("tm-1",))
