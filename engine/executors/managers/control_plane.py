@@ -40,7 +40,8 @@ class _Link:
     there: str
     delivery: Delivery
     sock: socket.socket | None = None
-    """None: it is still to come, and what is sent waits for it."""
+    """None: it is still to come, or the thread has not seen it; what is sent waits for that."""
+    has_come: bool = False
     inbound: bytearray = field(default_factory=bytearray)
     outbound: bytearray = field(default_factory=bytearray)
 
@@ -96,7 +97,7 @@ class ControlPlane:
         """Return when the other end of a link was last heard, None if the link is gone or its socket has not come."""
         with self._lock:
             link = self._links.get(there)
-            return None if link is None or link.sock is None else link.delivery.heard_ns
+            return link.delivery.heard_ns if link is not None and link.has_come else None
 
     def remove(self, there: str) -> None:
         """Close a link; what was not written is dropped, and nobody is told."""
@@ -123,6 +124,8 @@ class ControlPlane:
         with self._lock:
             is_late = self._is_closed
             if not is_late:
+                link.has_come = isinstance(end, socket.socket)
+                link.delivery.heard_ns = self._clock.monotonic_ns()
                 self._new.append((link, end))
         if is_late and isinstance(end, socket.socket):
             end.close()
@@ -190,7 +193,6 @@ class ControlPlane:
             else:
                 end.setblocking(False)
                 link.sock = end
-                link.delivery.heard_ns = self._clock.monotonic_ns()
                 self._selector.register(end, selectors.EVENT_READ, link)
         return missing
 

@@ -91,6 +91,26 @@ def test_what_is_sent_waits_for_a_socket_that_is_still_to_come() -> None:
         assert head.plane.heard_ns("tm-0") is not None
 
 
+def test_a_link_counts_from_when_it_was_added_however_busy_the_thread_is() -> None:
+    busy, go_on = threading.Event(), threading.Event()
+
+    def keep_busy(there: str, body: bytes) -> None:
+        busy.set()
+        go_on.wait(WAIT_S)
+
+    plane = ControlPlane(SystemClock(), keep_busy, lambda there, why: None)
+    with sides("tm-0", "tm-1") as others:
+        for other in others:
+            mine, theirs = socket.socketpair()
+            other.plane.add(theirs, Ends("job", 1, other.name, "head"))
+            plane.add(mine, Ends("job", 1, "head", other.name))
+            assert plane.heard_ns(other.name) is not None
+            other.plane.send("head", b"")
+            assert busy.wait(WAIT_S)
+        go_on.set()
+        plane.close()
+
+
 def test_a_socket_that_does_not_come_is_a_lost_link() -> None:
     with sides("head") as (head,):
         for name, end in {"tm-0": OSError("no way"), "tm-1": None}.items():
