@@ -20,11 +20,11 @@ import cloudpickle
 
 from penstock.engine.executors.managers.control_plane import LONGEST_FRAME
 from penstock.engine.executors.managers.obstacles import sentence_of
+from penstock.engine.executors.managers.parcel_marks import marked, take_mark
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.stand_ins import StandInSink, StandInSource
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.planner import in_caller
-from penstock.model.connectors import Sink
 from penstock.model.errors import BugError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -97,7 +97,7 @@ def pack_sinks(graph: ExecutionGraph) -> bytes:
         PlanError: a sink holds something that cannot go to another process.
     """
     nodes = {key: node for key, node in graph.graph.operators.items() if not in_caller(node)}
-    sinks = {node.name: node.spec.sink for node in nodes.values() if isinstance(node.spec, SinkSpec)}
+    sinks = {node.name: node for node in nodes.values() if isinstance(node.spec, SinkSpec)}
     try:
         return _dump(sinks)
     except Exception as error:
@@ -110,11 +110,13 @@ def with_sinks(plan: JobPlan, data: bytes) -> JobPlan:
     Raises:
         PlanError: something that a sink is made from is not here.
     """
-    sinks: Mapping[str, Sink] = _load(data)
+    sinks: Mapping[str, OperatorNode] = _load(data)
     operators = dict(plan.graph.graph.operators)
     for key, node in operators.items():
-        if isinstance(node.spec, SinkSpec) and node.name in sinks:
-            operators[key] = replace(node, spec=replace(node.spec, sink=sinks[node.name]))
+        if node.name in sinks:
+            spec = sinks[node.name].spec
+            assert isinstance(spec, SinkSpec) and isinstance(node.spec, SinkSpec)
+            operators[key] = replace(node, spec=replace(node.spec, sink=spec.sink))
     return _with_operators(plan, operators)
 
 
@@ -162,6 +164,8 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no type
         for name in ("stdin", "stdout", "stderr"):
             if value is getattr(sys, name):
                 return getattr, (sys, name)
+        if isinstance(value, OperatorNode):
+            return marked(value)
         if isinstance(value, io.TextIOWrapper):
             raise pickle.PicklingError(f"cannot pickle the open file {getattr(value, 'name', '')!r}")
         if isinstance(value, functools.cached_property):
@@ -218,6 +222,6 @@ def _load(data: bytes) -> Any:
         return pickle.loads(data)
     except Exception as error:
         raise PlanError(
-            f"the plan cannot be made again in another process: {type(error).__name__}: {error}; the modules that it "
-            "uses must be importable there, from the folder of the script or installed"
+            f"{take_mark() or 'the plan'} cannot be made again in another process: {type(error).__name__}: {error}; "
+            "the modules that it uses must be importable there, from the folder of the script or installed"
         ) from error

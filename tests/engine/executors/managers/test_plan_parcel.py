@@ -1,8 +1,12 @@
 """Plans that go to another process and run there, and give what they give here."""
 
+import importlib
+import re
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +25,7 @@ from penstock.engine.core.clock import SystemClock
 from penstock.engine.dataflow.build import build
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.executors.embedded import EmbeddedJob
-from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_sinks, unpack_plan
+from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_sinks, unpack_plan, with_sinks
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.planner import in_caller, plan
 from penstock.model.config import LoopOptions
@@ -183,18 +187,56 @@ def _black_hole() -> Job:
     return job
 
 
-def test_a_module_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "only_here.py").write_text("def double(row):\n    return row\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    import only_here
+ONLY_HERE = """
+from penstock.engine.connectors.local.black_hole import BlackHoleSink
 
+def double(row):
+    return row
+
+class Drain(BlackHoleSink):
+    pass
+"""
+
+
+@pytest.fixture
+def only_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Yield a module of this process, which `forget` makes one of no process any more."""
+    (tmp_path / "only_here.py").write_text(ONLY_HERE)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("only_here")
+    module.forget = lambda: (  # type: ignore[attr-defined]
+        monkeypatch.delitem(sys.modules, "only_here"),
+        monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)]),
+    )
+    yield module
+    sys.modules.pop("only_here", None)
+
+
+ABSENT = "No module named 'only_here'; the modules that it uses must be importable"
+
+
+def test_who_needs_a_module_that_is_not_there_is_named_with_it(tmp_path: Path, only_here: ModuleType) -> None:
     job = Job()
-    ps.read_memory(ROWS, job=job).map(only_here.double).write_black_hole()
+    rows = ps.read_memory(ROWS, job=job).name("rows").filter(col("value") > 1).name("kept")
+    rows.map(only_here.double).name("doubled").write_black_hole().name("out")
     data = pack_plan(job_plan(job, tmp_path))
-    monkeypatch.delitem(sys.modules, "only_here")
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
-    with pytest.raises(PlanError, match="No module named 'only_here'; the modules that it uses must be importable"):
+    only_here.forget()
+    file = re.escape(Path(__file__).name)
+    with pytest.raises(PlanError, match=rf"^'doubled' \(.*{file}:\d+\) cannot be made again .*{ABSENT}"):
         unpack_plan(data)
+    # Where no operator is at fault none is named.
+    with pytest.raises(PlanError, match=r"^the plan cannot be made again"):
+        unpack_plan(data[:20])
+
+
+def test_a_sink_that_cannot_be_made_again_is_named(tmp_path: Path, only_here: ModuleType) -> None:
+    job = Job()
+    ps.read_nexmark("bid", NexmarkConfig(events=10), job=job).write(only_here.Drain()).name("out")
+    made = job_plan(job, tmp_path)
+    data = pack_sinks(made.graph)
+    only_here.forget()
+    with pytest.raises(PlanError, match=rf"^'out' \(.*\) cannot be made again .*{ABSENT}"):
+        with_sinks(made, data)
 
 
 def test_a_pipeline_that_was_run_here_goes_all_the_same(tmp_path: Path) -> None:
