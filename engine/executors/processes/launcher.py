@@ -22,6 +22,7 @@ from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
 from penstock.engine.executors.processes.child import HEAD_GONE
 from penstock.engine.executors.processes.child_settings import ChildSettings, write_settings
+from penstock.engine.executors.processes.descriptors import above_standard
 from penstock.model.errors import BugError, RetryableError, UserError
 
 SERVICE = "penstock.engine.executors.managers.service"
@@ -42,8 +43,9 @@ class ProcessLauncher:
 
     The kernel ends a process with the *thread* that started it (PR_SET_PDEATHSIG), so that none outlives a head that is
     killed. That thread is the launcher's own, for whoever calls `start` may be one that ends while the job goes on. A
-    process inherits the environment, standard output and error, and Python's options; working directory, `sys.path` and
-    `sys.argv` are those of when the launcher was made. Until it is closed, the head prints by whole lines, too.
+    process inherits the environment, standard output and error, and Python's options; working directory, `sys.path`,
+    `sys.argv` and what stands in for standard output and error are those of when the launcher was made. Until it is
+    closed, the head prints by whole lines, too.
     """
 
     def __init__(self, job: str, run: int, service: str = SERVICE, clock: Clock | None = None) -> None:
@@ -63,6 +65,7 @@ class ProcessLauncher:
                 "set it to the path of the interpreter"
             )
         # It needs Linux.
+        from penstock.engine.executors.processes.forwarded_output import ForwardedOutput
         from penstock.engine.executors.processes.line_output import OutputLock, StandardLines
 
         self._job, self._run, self._service = job, run, service
@@ -72,8 +75,9 @@ class ProcessLauncher:
         self._folder: Path | None = None
         with suppress(FileNotFoundError):
             self._folder = Path.cwd()
-        self._lock_file = _above_standard(os.memfd_create("penstock-output"))
+        self._lock_file = above_standard(os.memfd_create("penstock-output"))
         self._output_lock = OutputLock(self._lock_file)
+        self._forwarded = ForwardedOutput()
         self._lines = StandardLines(self._output_lock)
         self._closed = False
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -164,6 +168,7 @@ class ProcessLauncher:
             self._work.put(None)
             self._thread.join()
             try:
+                self._forwarded.close()
                 self._lines.close()
             finally:
                 self._output_lock.close()
@@ -176,14 +181,16 @@ class ProcessLauncher:
         """Start a process; keep it even if whoever waited for it was interrupted."""
         descriptors: list[int] = []
         try:
-            descriptors.append(link := _above_standard(there.detach()))
+            descriptors.append(link := above_standard(there.detach()))
             settings = ChildSettings(
                 name, self._job, self._run, link, self._lock_file, self._service, self._path, self._arguments
             )
-            descriptors.append(file := _above_standard(write_settings(settings)))
+            descriptors.append(file := above_standard(write_settings(settings)))
             self._processes[name] = subprocess.Popen(
                 [sys.executable, *_python_options(), "-c", _PROGRAM, _home(), name, str(os.getpid()), str(file)],
                 stdin=subprocess.DEVNULL,
+                stdout=self._forwarded.descriptor("stdout"),
+                stderr=self._forwarded.descriptor("stderr"),
                 cwd=self._folder,
                 pass_fds=(*descriptors, self._lock_file),
                 start_new_session=True,
@@ -195,18 +202,6 @@ class ProcessLauncher:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-
-
-def _above_standard(descriptor: int) -> int:
-    """Return a descriptor of the same file that is none of the standard three, which the head may have closed."""
-    import fcntl
-
-    if descriptor > 2:
-        return descriptor
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(descriptor)
 
 
 def _home() -> str:

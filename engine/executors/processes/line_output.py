@@ -7,10 +7,11 @@ so; and a pipe takes more than 4 KiB in several parts.
 import fcntl
 import io
 import os
-import select
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, TextIO
+
+from penstock.engine.executors.processes.descriptors import write_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -41,11 +42,11 @@ class OutputLock:
         """
         with self._threads:
             if self._descriptor is None:
-                _write_all(descriptor, data)
+                write_all(descriptor, data)
                 return
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
-                _write_all(descriptor, data)
+                write_all(descriptor, data)
             finally:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
@@ -159,13 +160,7 @@ class StandardLines:
         return io.TextIOWrapper(output, file.encoding, file.errors, "\n", write_through=True)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(descriptor, rest) :]
-        except BlockingIOError:
-            # Whoever shares the terminal may have told it not to wait.
-            waiting = select.poll()
-            waiting.register(descriptor, select.POLLOUT)
-            waiting.poll()
+def is_standard(name: str) -> bool:
+    """Return whether `sys.stdout` or `sys.stderr`, by its ``name``, is the process's own, be it by lines."""
+    file = getattr(sys, name)
+    return file is getattr(sys, f"__{name}__") or isinstance(getattr(file, "buffer", None), LineOutput)

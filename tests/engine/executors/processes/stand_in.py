@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -107,6 +108,11 @@ def _print_begun(text: str) -> None:
     printing.join()
 
 
+def _leave_behind() -> int:
+    """Start a program that has this process's standard output and lives on; return its number."""
+    return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+
+
 WORDS: dict[str, Callable[..., Any]] = {
     "surroundings": surroundings,
     "scratch": _claim_scratch,
@@ -114,6 +120,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "interrupts": lambda: len(_interrupts),
     "print": _print_lines,
     "print begun": _print_begun,
+    "flush": lambda: [output.drain() for output in (sys.stdout.buffer, sys.stderr.buffer)],
+    "leave behind": _leave_behind,
 }
 
 AFTER_THE_ANSWER: dict[str, Callable[..., Any]] = {
