@@ -1,6 +1,7 @@
 """``python -m penstock.benchmarks.cluster``: what several task managers gain and cost, both sides in one run.
 
-Throughput of three queries, latency through an exchange, recovery after ``kill -9``, and some 500 idle instances.
+Throughput of three queries, latency through an exchange, recovery after ``kill -9``, some 500 idle instances, and how
+long a checkpoint of 1 GB holds an operator.
 """
 
 import argparse
@@ -10,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.benchmarks.cluster import idle, latency, recovery, throughput
+from penstock.benchmarks.cluster import held, idle, latency, recovery, throughput
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 
-PARTS = ("throughput", "latency", "recovery", "idle")
+PARTS = ("throughput", "latency", "recovery", "idle", "held")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each latency and idle measurement")
+    parser.add_argument("--keys", type=int, default=18_000_000, help="of the state that checkpoints hold: 1 GB")
+    parser.add_argument("--checkpoints", type=int, default=20, help="of each operator")
     parser.add_argument("--rows-per-s", type=int, default=200_000)
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
     parser.add_argument("--json", action="store_true")
@@ -39,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures["recovery"] = [recovery.measure(arguments.kills)]
     if "idle" in wanted:
         figures["idle"] = [idle.measure(arguments.seconds)]
+    if "held" in wanted:
+        figures["held"] = held.measure(arguments.keys, arguments.checkpoints)
     print(json.dumps(figures, indent=1) if arguments.json else "\n".join(_tables(figures)))
     return 0
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 import numpy as np
@@ -28,6 +28,13 @@ from penstock.engine.paging.pages_cut import PagesCut
 
 MB = 1 << 20
 BATCH_ROWS = 65_536
+
+
+class Samples(Protocol):
+    """What takes samples: a list, or whatever appends."""
+
+    def append(self, sample: dict[str, float], /) -> None:
+        """Take one."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,8 +77,8 @@ def _rows(keys: int, checkpoints: int, samples: list[Any]) -> Iterator[pa.Record
 
 
 @contextmanager
-def watching(samples: list[dict[str, float]]) -> Iterator[None]:
-    """Note every cut that is stored meanwhile in this process."""
+def watching(samples: Samples) -> Iterator[None]:
+    """Note every cut that is stored meanwhile in this process, in which one operator has state."""
     freeze, encode, feed, write = BucketStores.freeze, FrozenBuckets._encode, Backlog.feed, PagesCut.write
     began_ns = thawed_ns = fed_ns = 0
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.benchmarks.cluster import throughput
-from penstock.benchmarks.cluster.__main__ import main
+from penstock.benchmarks.cluster.__main__ import PARTS, main
+from penstock.benchmarks.cluster.held import full_state, read_notes
 from penstock.benchmarks.cluster.settings import EMBEDDED, ONE, TWO
 
 EVENTS = 5_000
@@ -34,3 +35,22 @@ def test_latency_recovery_and_idleness_have_figures(capsys: pytest.CaptureFixtur
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if line.startswith("## ")] == ["## Latency", "## Recovery", "## Idle"]
     assert TWO.name in printed and "480" in printed
+
+
+@pytest.mark.slow
+def test_checkpoints_hold_an_operator_on_either_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "held" in PARTS
+    assert main(["--only", "held", "--keys", "600000", "--checkpoints", "2", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["held"]
+    assert [line["setting"] for line in lines] == [EMBEDDED.name, TWO.name]
+    for line in lines:
+        assert line["checkpoints"] == 2 and line["state_mb"] > 0
+        assert 0 < line["p50_ms"] <= line["p99_ms"] <= line["longest_ms"]
+
+
+def test_checkpoints_of_a_state_that_still_grows_do_not_count(tmp_path: Path) -> None:
+    samples = [{"bytes": size, "held_ms": 1.0} for size in (10, 60, 95, 100, 97)]
+    file = tmp_path / "notes"
+    file.write_text("".join(json.dumps(item) + "\n" for item in samples) + '{"byt')
+    assert [item["bytes"] for item in full_state(read_notes(file))] == [95, 100, 97]
+    assert full_state([]) == []
