@@ -31,12 +31,13 @@ class PlainJob:
         *,
         clock: Clock | None = None,
         leases: Leases | None = None,
+        warn: Callable[[str], None] | None = None,
         tell: Tell = tell_nobody,
     ) -> None:
         """Build and open everything; nothing runs yet.
 
-        ``leases`` are those of the outputs; ``pause`` waits so many seconds while another run has one;
-        ``tell`` takes the job's events.
+        ``leases`` are those of the outputs; ``pause`` waits so many seconds while another run has one. ``warn`` takes
+        what the user is to be told (None: it goes to stderr), ``tell`` the job's events.
 
         Raises:
             PlanError: an operator does not fit its inputs.
@@ -47,9 +48,9 @@ class PlainJob:
         self._life = AnnouncedLife(tell)
         self._leases = leases or Leases(None, ())
         self._attempt: Attempt | None = None
-        self._context = AttemptContext(clock or SystemClock(), warn=_say, tell=tell)
+        self._context = AttemptContext(clock or SystemClock(), warn=warn or _say, tell=tell)
         try:
-            self._leases.acquire(None, pause, _say, self._wake)
+            self._leases.acquire(None, pause, warn or _say, self._wake)
             self._attempt = make_attempt(plan, self._context, FIRST)
         except BaseException:
             self._close()

@@ -8,43 +8,36 @@ import os
 import re
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Unpack
 
 from penstock.engine.core.async_calls import IoThread, MakeCalls
-from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.failpoint_settings import arm_from
 from penstock.engine.core.job_events import Notice, Tell, tell_nobody
-from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions, Progress, embedded_attempts
-from penstock.engine.executors.hosted_instances import HostOptions
-from penstock.engine.jobs.attempt import JobPlan, MakeAttempt
-from penstock.engine.jobs.bad_records import BadRecords
-from penstock.engine.jobs.end_of_input import begin_run, keeps_open, says_end
-from penstock.engine.jobs.leases import make_leases
+from penstock.engine.executors.embedded import EmbeddedJob, Progress
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.end_of_input import begin_run
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
-from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.schemas import output_schemas
-from penstock.engine.transport.addresses import Transport
 from penstock.metrics.endpoints import Endpoint, open_endpoint
-from penstock.model.errors import OptionError, PlanError
+from penstock.model.errors import PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
-from penstock.model.installation import installed_version
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
 from penstock.runs.compilation_notice import announce_compilation
-from penstock.runs.cores import usable_cores
+from penstock.runs.executors import attempts_of, embedded_options
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
-from penstock.runs.run_options import PROCESSES, RunOptions, check_named, make_options
+from penstock.runs.job_start import check_recoverable, end_of_input_of, ready_job
+from penstock.runs.run_options import EMBEDDED, RunOptions, make_options
 
 RunningJob = PlainJob | RecoveringJob
 """A job that was made ready to run."""
@@ -225,7 +218,7 @@ def embed(
     job: Job, options: RunOptions, *, clock: Clock | None = None, async_calls: MakeCalls = IoThread
 ) -> EmbeddedJob:
     """Plan a job for one run in this process, without checkpoints and leases."""
-    return EmbeddedJob(_job_plan(job, options), _embedded_options(options, _warn, async_calls=async_calls), clock=clock)
+    return EmbeddedJob(_job_plan(job, options), embedded_options(options, _warn, async_calls=async_calls), clock=clock)
 
 
 def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> RunningJob:
@@ -242,57 +235,17 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
         tell(Notice(text))
 
     arm_from(os.environ)
-    announce_compilation()
-    keeps = keeps_open(job.graph, options.at_end, checkpoints=options.checkpoints.directory is not None)
+    end = end_of_input_of(job.graph, options)
+    check_recoverable(job.graph, options)
     begin_run(job.graph)
-    attempts = _attempts(options, warn, keeps=keeps)
-    if options.checkpoints.directory is None:
-        if options.savepoint_on_stop is not None:
-            raise OptionError("savepoint_on_stop needs a checkpoint_dir")
-        plan = _job_plan(job, options)
-        leases = make_leases(plan.name, plan.graph, SystemClock(), None, "", take_over=options.take_over)
-        return PlainJob(plan, attempts, time.sleep, leases=leases, tell=tell)
-    if not options.generated_names:
-        check_named(job.graph)
-    recovery = RecoveryOptions(
-        options.checkpoints,
-        options.restarts,
-        installed_version("penstock") or "unknown",
-        restore=replace(options.restore, afresh=options.at_end == "close"),
-        savepoint_on_stop=options.savepoint_on_stop,
-        says_end=says_end(job.graph, options.at_end),
-        take_over=options.take_over,
-    )
-    return RecoveringJob(_job_plan(job, options), recovery, attempts, JobEnvironment(warn=warn, tell=tell))
-
-
-def _attempts(options: RunOptions, warn: Callable[[str], None], *, keeps: bool) -> MakeAttempt:
-    """Return what makes attempts by the executor of the options."""
-    if options.executor != PROCESSES:
-        if options.instances > 1:
-            warn(
-                f"ONE CORE: the embedded executor runs {options.instances} instances of each operator in turns, "
-                f"which costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
-            )
-        return embedded_attempts(_embedded_options(options, warn, keeps=keeps))
-    from penstock.engine.executors.managers.managed_attempt import ManagedOptions
-    from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
-
-    managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), BadRecords(options.max_dead_letters, warn))
-    transport = None if options.transport is None else Transport(options.transport)
-    return process_attempts(ProcessOptions(options.task_managers or usable_cores(), managed, transport))
+    announce_compilation()
+    attempts = attempts_of(options, warn, keeps=end.keeps)
+    return ready_job(_job_plan(job, options), options, end, attempts, warn, tell)
 
 
 def _job_plan(job: Job, options: RunOptions) -> JobPlan:
-    planned = job.plan(options.instances, apart=options.executor == PROCESSES)
+    planned = job.plan(options.instances, apart=options.executor != EMBEDDED)
     return JobPlan(options.name, planned, options.loop, options.job_directory)
-
-
-def _embedded_options(
-    options: RunOptions, warn: Callable[[str], None], *, keeps: bool = False, async_calls: MakeCalls = IoThread
-) -> EmbeddedOptions:
-    bad_records = BadRecords(options.max_dead_letters, warn)
-    return EmbeddedOptions(options.dead_letters, keeps=keeps, bad_records=bad_records, async_calls=async_calls)
 
 
 def _warn(text: str) -> None:

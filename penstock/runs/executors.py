@@ -1,0 +1,37 @@
+"""The executor of a job, by its options: what makes its attempts."""
+
+from collections.abc import Callable
+
+from penstock.engine.core.async_calls import IoThread, MakeCalls
+from penstock.engine.executors.embedded import EmbeddedOptions, embedded_attempts
+from penstock.engine.executors.hosted_instances import HostOptions
+from penstock.engine.jobs.attempt import MakeAttempt
+from penstock.engine.jobs.bad_records import BadRecords
+from penstock.engine.transport.addresses import Transport
+from penstock.runs.cores import usable_cores
+from penstock.runs.run_options import EMBEDDED, PROCESSES, RunOptions
+
+
+def attempts_of(options: RunOptions, warn: Callable[[str], None], *, keeps: bool) -> MakeAttempt:
+    """Return what makes attempts by the executor of the options; ``keeps``: windows stay open at the end of inputs."""
+    if options.executor == EMBEDDED:
+        if options.instances > 1:
+            warn(
+                f"ONE CORE: the embedded executor runs {options.instances} instances of each operator in turns, "
+                f"which costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
+            )
+        return embedded_attempts(embedded_options(options, warn, keeps=keeps))
+    from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+    from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
+
+    managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), BadRecords(options.max_dead_letters, warn))
+    transport = None if options.transport is None else Transport(options.transport)
+    return process_attempts(ProcessOptions(options.task_managers or usable_cores(), managed, transport))
+
+
+def embedded_options(
+    options: RunOptions, warn: Callable[[str], None], *, keeps: bool = False, async_calls: MakeCalls = IoThread
+) -> EmbeddedOptions:
+    """Return what the embedded executor takes of the options."""
+    bad_records = BadRecords(options.max_dead_letters, warn)
+    return EmbeddedOptions(letters=options.dead_letters, keeps=keeps, bad_records=bad_records, async_calls=async_calls)
