@@ -12,20 +12,22 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
+from penstock.engine.executors.managers.process_name import set_process_name
+
 USAGE = 2
 """Exit status of a process that no launcher has started."""
 
 HEAD_GONE = 3
 """Exit status of a process whose head is not there any more."""
 
-_ON_PARENTS_DEATH, _NAME = 1, 15
+_ON_PARENTS_DEATH = 1
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Be the task manager of this name; ``arguments`` are it, the head's process id, and the file of its settings."""
     name, head, descriptor = arguments
     _end_with(int(head))
-    _set_name(f"penstock {name}")
+    set_process_name(f"penstock {name}")
     # Imports cost time in which the head may go, and so come behind the line that ends this process with it.
     import atexit
     from importlib import import_module
@@ -68,11 +70,6 @@ def _end_with(head: int) -> None:
     # It may have ended before.
     if os.getppid() != head:
         end_at_once()
-
-
-def _set_name(name: str) -> None:
-    """Let ``top`` and ``ps -e`` show a name, of 15 bytes at most."""
-    ctypes.CDLL(None).prctl(_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
 
 
 def _handle_signals(on_termination: Callable[[], None]) -> None:

@@ -48,8 +48,10 @@ class TaskManagerActor:
         from penstock.engine.core.process_tuning import tune_process
         from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
+        from penstock.engine.executors.managers.process_name import set_process_name
         from penstock.engine.executors.ray.control_socket import connect_to_head
 
+        set_process_name(f"penstock {settings.name}")
         hold_libraries_to_one_core()
         # It imports what the line above must come before.
         from penstock.engine.executors.managers.service import serve
