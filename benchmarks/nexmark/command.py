@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.commands.arguments import BatchRows, ExecutorChoice, KafkaSettings, TaskManagers, TransportChoice
+from penstock.commands.arguments import Address, BatchRows, ExecutorChoice, KafkaSettings, TaskManagers, TransportChoice
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
 
@@ -39,6 +39,7 @@ class MeasurementSetup:
     executor: str = "embedded"
     task_managers: int | None = None
     transport: str | None = None
+    address: str | None = None
 
     def check(self) -> None:
         """Check the options before anything is started.
@@ -49,7 +50,7 @@ class MeasurementSetup:
         from penstock.benchmarks.nexmark.topic import SCHEME, parse_address
         from penstock.runs.run_options import check_executor
 
-        check_executor(self.executor, self.task_managers, self.transport)
+        check_executor(self.executor, self.task_managers, self.transport, self.address)
         if self.source.startswith(SCHEME):
             parse_address(self.source, self.kafka_settings).bounded()
         elif self.kafka_settings:
@@ -106,6 +107,7 @@ def command(
     executor: ExecutorChoice = None,
     task_managers: TaskManagers = None,
     transport: TransportChoice = None,
+    address: Address = None,
     batch_rows: BatchRows = None,
     out: Annotated[
         str | None,
@@ -140,6 +142,7 @@ def command(
             executor or "embedded",
             task_managers,
             transport,
+            address,
         )
         measurement.check()
         if source != GENERATOR and events is not None:

@@ -25,6 +25,7 @@ from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import Sink, Writer
 from penstock.runs.cores import usable_cores
+from penstock.runs.executors import with_task_managers
 from penstock.runs.run_options import EMBEDDED, PROCESSES, RunOptions
 
 GENERATOR = "generator"
@@ -55,16 +56,20 @@ class QueryMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where a query runs: the executor, and if it has any its processes (None: one a core) and transport (the best)."""
+    """Where a query runs: the executor, and if it has any its processes (None: one a core) and transport (the best).
+
+    ``address`` is that of a Ray cluster (None: one of its own, or the one there is).
+    """
 
     executor: str = EMBEDDED
     task_managers: int | None = None
     transport: str | None = None
+    address: str | None = None
 
     @property
     def processes(self) -> int | None:
-        """The number of task managers, None on the embedded executor."""
-        return self.task_managers or usable_cores() if self.executor == PROCESSES else None
+        """The number of task managers, None on the embedded executor and where a cluster says it."""
+        return self.task_managers or usable_cores() if self.executor == PROCESSES else self.task_managers
 
 
 EXECUTION = tuple(Execution.__dataclass_fields__)
@@ -118,14 +123,17 @@ def run_query(
     sink: CountingSink | MemorySink = CountingSink() if out is None else MemorySink()
     if isinstance(source, EventTopic):
         source = source.bounded()
-    options = RunOptions(
-        name,
-        parallelism,
-        None,
-        loop,
-        executor=execution.executor,
-        task_managers=execution.processes,
-        transport=execution.transport,
+    options = with_task_managers(
+        RunOptions(
+            name,
+            parallelism,
+            None,
+            loop,
+            executor=execution.executor,
+            task_managers=execution.processes,
+            transport=execution.transport,
+            address=execution.address,
+        )
     )
     seconds, read = _execute(name, source, sink, options)
     events = read if isinstance(source, EventTopic) else count_events(source)
@@ -147,9 +155,9 @@ def run_query(
         rows,
         round(peak_rss_mb, 1),
         parallelism,
-        execution.executor,
-        execution.processes,
-        execution.transport,
+        options.executor,
+        options.task_managers,
+        options.transport,
     )
 
 
@@ -174,12 +182,12 @@ def _small(source: EventSource) -> Iterator[EventSource]:
 def _execute(name: str, source: EventSource, sink: Sink, options: RunOptions) -> tuple[float, int]:
     """Build and run the query; return the seconds from opening its sources to closing its sink, and the rows read.
 
-    Task managers are up, and sources open, when the time begins on the executor ``processes``.
+    Task managers are up, and sources open, when the time begins on executors that have some.
     """
     job = Job()
     stream = load(name)(Events(job, source))
     stream.write(sink, mode="changelog" if stream.updating else "append").name(name)
-    if options.executor == PROCESSES:
+    if options.executor != EMBEDDED:
         with TemporaryDirectory(prefix="penstock-") as folder:
             managed = make_ready(job, replace(options, directory=Path(folder)))
             managed.run()

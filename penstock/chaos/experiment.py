@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.engine.core.failpoint_settings import FailpointSetting
 from penstock.model.errors import OptionError
-from penstock.runs.run_options import EMBEDDED, PROCESSES, check_executor
+from penstock.runs.run_options import EMBEDDED, PROCESSES, RAY, check_executor
 
 COMMAND = "the command"
 """The name of the process that runs the pipeline, among those that are killed."""
@@ -20,8 +20,8 @@ class ChaosOptions:
     then by ``kills`` at seeded moments. Lives take turns in ``parallelism`` (empty: as the file says, on task managers
     one instance for each). One in which nothing happens for ``patience_s`` hangs.
 
-    On the executor ``processes`` it is task managers that die, of which a run goes on, unless ``kill_head``: then it is
-    the command, as on the embedded one. With ``stopped_s`` a strike at a moment is no kill: a task manager is stopped
+    On an executor with task managers it is these that die, of which a run goes on, unless ``kill_head``: then it is the
+    command, as on the embedded one. With ``stopped_s`` a strike at a moment is no kill: a task manager is stopped
     for a time between these two, in seconds.
     """
 
@@ -48,12 +48,14 @@ class ChaosOptions:
         """
         check_executor(self.executor, self.task_managers, self.transport)
         if self.executor == EMBEDDED and (self.kill_head or self.stopped_s is not None):
-            raise OptionError(f"there are no task managers to choose from: --kill-head needs --executor {PROCESSES}")
+            raise OptionError(
+                f"there are no task managers to choose from: --kill-head needs --executor {PROCESSES} or {RAY}"
+            )
 
     @property
     def strikes_managers(self) -> bool:
         """Whether task managers die, and not the command."""
-        return self.executor == PROCESSES and not self.kill_head
+        return self.executor != EMBEDDED and not self.kill_head
 
 
 @dataclass(slots=True)

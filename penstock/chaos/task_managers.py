@@ -14,10 +14,10 @@ _LOOK_S = 0.02
 
 
 def managers_of(pid: int) -> dict[str, psutil.Process]:
-    """Return the task managers of a command that live, by their names, as tm-0."""
+    """Return the task managers of a command that live, by their names, as tm-0; those of Ray are further down."""
     living: dict[str, psutil.Process] = {}
     with suppress(psutil.Error):
-        for process in psutil.Process(pid).children():
+        for process in psutil.Process(pid).children(recursive=True):
             with suppress(psutil.Error):
                 name = str(process.name())
                 if name.startswith(_BEGINNING) and process.status() != psutil.STATUS_ZOMBIE:

@@ -24,7 +24,7 @@ from penstock.engine.executors.simulation.timing_dependence import timing_depend
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
-from penstock.runs.run_options import AUTO, EMBEDDED, PROCESSES
+from penstock.runs.run_options import AUTO, EMBEDDED
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
 _WATCHED = (FailpointSetting(BEGUN, 1, "say"), FailpointSetting(COMPLETE, 1, "say"))
@@ -279,7 +279,7 @@ class Chaos:
         command = ["run", str(self._file), "--json", "--generated-names", *self._where.options(folder), *arguments]
         if options.parallelism:
             command.append(f"--parallelism={options.parallelism[self._lives % len(options.parallelism)]}")
-        elif options.executor == PROCESSES:
+        elif options.executor != EMBEDDED:
             command.append(f"--parallelism={AUTO}")
         if options.batch_rows is not None:
             command.append(f"--batch-rows={options.batch_rows}")

@@ -18,6 +18,7 @@ class Executor(StrEnum):
 
     EMBEDDED = "embedded"
     PROCESSES = "processes"
+    RAY = "ray"
 
 
 class Transport(StrEnum):
@@ -44,16 +45,21 @@ Parallelism = Annotated[int | None, optional("P", "Instances per operator; wins 
 BatchRows = Annotated[int | None, optional("R", "Most rows in a batch.", min=1)]
 ExecutorChoice = Annotated[
     Executor | None,
-    typer.Option("--executor", help="Where instances run: in this process, or in several.", show_default=False),
+    typer.Option(
+        "--executor", help="Where instances run: in this process, in several, or on a Ray cluster.", show_default=False
+    ),
 ]
 TaskManagers = Annotated[
-    int | None, optional("N", "So many processes; one for each core by default.", "--task-managers", min=1)
+    int | None, optional("N", "So many processes; by default one for each core.", "--task-managers", min=1)
 ]
 TransportChoice = Annotated[
     Transport | None,
     typer.Option(
         "--transport", help="What carries rows between processes; the best that works by default.", show_default=False
     ),
+]
+Address = Annotated[
+    str | None, optional("HOST:PORT", "The Ray cluster; by default RAY_ADDRESS, or one for this job.", "--address")
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all that is random.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most rows to print.")]

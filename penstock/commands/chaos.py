@@ -34,9 +34,10 @@ def chaos(
 ) -> None:
     """Kill a pipeline with kill -9 again and again, and compare its output with an undisturbed run.
 
-    What is killed is the command, which is started again, or with --executor processes a task manager, and it goes on.
-    It reads its sources, and writes into a temporary directory instead of its sinks. Operators without a name go by
-    their positions, for the program is the same in every run. Exits with 1 if anything is lost or there twice.
+    What is killed is the command, which is started again, or with --executor processes or ray a task
+    manager, and it goes on. It reads its sources, and writes into a temporary directory instead of its
+    sinks. Operators without a name go by their positions, for the program is the same in every run.
+    Exits with 1 if anything is lost or there twice.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.chaos.experiment import ChaosOptions

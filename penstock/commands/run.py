@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.commands.arguments import (
+    Address,
     Arguments,
     BatchRows,
     ExecutorChoice,
@@ -38,6 +39,10 @@ def run(
     executor: ExecutorChoice = None,
     task_managers: TaskManagers = None,
     transport: TransportChoice = None,
+    address: Address = None,
+    spread: Annotated[
+        bool | None, typer.Option("--spread", help="Task managers on many nodes of the Ray cluster, not on few.")
+    ] = None,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
         str | None, optional("TIME", "How often updating results leave under load: 100ms.")
@@ -122,6 +127,8 @@ def run(
             executor=executor,
             task_managers=task_managers,
             transport=transport,
+            address=address,
+            spread=spread,
             batch_rows=batch_rows,
             emit_interval=emit_interval,
             start_timeout=start_timeout,

@@ -53,6 +53,8 @@ class RunOverrides:
     executor: str | None = None
     task_managers: int | None = None
     transport: str | None = None
+    address: str | None = None
+    spread: bool | None = None
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: str | None = None

@@ -33,7 +33,7 @@ from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
 from penstock.runs.compilation_notice import announce_compilation
-from penstock.runs.executors import attempts_of, embedded_options
+from penstock.runs.executors import attempts_of, embedded_options, with_task_managers
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
 from penstock.runs.job_start import check_recoverable, end_of_input_of, ready_job
@@ -235,6 +235,7 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
         tell(Notice(text))
 
     arm_from(os.environ)
+    options = with_task_managers(options)
     end = end_of_input_of(job.graph, options)
     check_recoverable(job.graph, options)
     begin_run(job.graph)

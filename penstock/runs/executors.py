@@ -1,6 +1,7 @@
 """The executor of a job, by its options: what makes its attempts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.executors.embedded import EmbeddedOptions, embedded_attempts
@@ -9,7 +10,7 @@ from penstock.engine.jobs.attempt import MakeAttempt
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.transport.addresses import Transport
 from penstock.runs.cores import usable_cores
-from penstock.runs.run_options import EMBEDDED, PROCESSES, RunOptions
+from penstock.runs.run_options import EMBEDDED, PROCESSES, RAY, RunOptions
 
 
 def attempts_of(options: RunOptions, warn: Callable[[str], None], *, keeps: bool) -> MakeAttempt:
@@ -22,11 +23,31 @@ def attempts_of(options: RunOptions, warn: Callable[[str], None], *, keeps: bool
             )
         return embedded_attempts(embedded_options(options, warn, keeps=keeps))
     from penstock.engine.executors.managers.managed_attempt import ManagedOptions
-    from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
     managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), BadRecords(options.max_dead_letters, warn))
     transport = None if options.transport is None else Transport(options.transport)
-    return process_attempts(ProcessOptions(options.task_managers or usable_cores(), managed, transport))
+    count = options.task_managers or usable_cores()
+    if options.executor == RAY:
+        from penstock.engine.executors.ray.attempts import RayOptions, ray_attempts
+
+        return ray_attempts(RayOptions(count, managed, options.address, options.spread, transport))
+    from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
+
+    return process_attempts(ProcessOptions(count, managed, transport))
+
+
+def with_task_managers(options: RunOptions) -> RunOptions:
+    """Return options that say how many task managers there are, as a cluster is asked that is there already.
+
+    Raises:
+        RetryableError: the cluster does not answer.
+    """
+    if options.executor != RAY or options.task_managers is not None:
+        return options
+    from penstock.engine.executors.ray.cluster import free_cpus, has_cluster
+
+    free = free_cpus(options.address) if has_cluster(options.address) else usable_cores()
+    return replace(options, task_managers=min(free, options.loop.key_groups))
 
 
 def embedded_options(

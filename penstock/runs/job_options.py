@@ -19,14 +19,22 @@ class JobOptions(TypedDict, total=False):
     """Instances of each operator that does not say otherwise; default ``"auto"``: one for each task manager, and
     one in all by the embedded executor."""
 
-    executor: Literal["embedded", "processes"]
-    """Where instances run: ``"embedded"`` (default) in this process, or ``"processes"``, on several task managers."""
+    executor: Literal["embedded", "processes", "ray"]
+    """Where instances run: ``"embedded"`` (default) in this process, or on several task managers: ``"processes"`` of
+    this machine, or actors on a cluster of ``"ray"``."""
 
     task_managers: int | None
-    """Processes that run instances, with the executor ``"processes"``; default: one for each core that they may use."""
+    """Processes that run instances; default: one for each core that they may use, or CPU that the cluster has free."""
 
     transport: Literal["ring", "tcp"] | None
     """What carries rows between task managers: ``"ring"`` or ``"tcp"``; default: shared memory where there is any."""
+
+    address: str | None
+    """Ray cluster of the executor ``"ray"``, as ``host:6379``; default: the one that ``RAY_ADDRESS`` names or that this
+    process is connected to, or else one on this machine that ends with the job."""
+
+    spread: bool
+    """Task managers on as many nodes of a Ray cluster as there are, not on as few as have room; default False."""
 
     directory: str | Path
     """Where the job's own files go, such as dead letters; default ``.penstock/NAME``."""

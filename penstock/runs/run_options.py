@@ -22,10 +22,10 @@ from penstock.runs.job_options import JobOptions
 from penstock.runs.metrics_token import check_reference
 from penstock.state.files.durable_files import check_name
 
-EMBEDDED, PROCESSES = "embedded", "processes"
+EMBEDDED, PROCESSES, RAY = "embedded", "processes", "ray"
 TRANSPORTS = ("ring", "tcp")
-EXECUTORS = (EMBEDDED, PROCESSES)
-"""What runs instances: this process alone, or several task managers, each a process."""
+EXECUTORS = (EMBEDDED, PROCESSES, RAY)
+"""What runs instances: this process alone, or several task managers, processes here or actors of a Ray cluster."""
 
 AUTO = "auto"
 """A parallelism: one instance for each core."""
@@ -45,7 +45,8 @@ class RunOptions:
     windows when all inputs have ended (None: kept if there are checkpoints and a source may grow). ``generated_names``:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
-    carries rows between them (None: the best that works). ``parallelism`` is a number, ``auto``, or None: what the
+    carries rows between them (None: the best that works), ``address`` which Ray cluster; ``spread`` puts
+    them on many nodes of it, not on few. ``parallelism`` is a number, ``auto``, or None: what the
     executor makes of that; `instances` is what it comes to.
     """
 
@@ -68,6 +69,8 @@ class RunOptions:
     executor: str = EMBEDDED
     task_managers: int | None = None
     transport: str | None = None
+    address: str | None = None
+    spread: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.parallelism, str):
@@ -75,7 +78,9 @@ class RunOptions:
                 raise OptionError(f"parallelism is a number or {AUTO!r}, not {self.parallelism!r}")
         elif self.parallelism is not None:
             check_count("parallelism", self.parallelism)
-        check_executor(self.executor, self.task_managers, self.transport)
+        check_executor(self.executor, self.task_managers, self.transport, self.address)
+        if self.spread and self.executor != RAY:
+            raise OptionError(f"spread needs executor={RAY!r} (--executor {RAY})")
         if self.savepoint_on_stop is not None:
             check_name("savepoint", self.savepoint_on_stop)
         if self.metrics_port is not None:
@@ -128,7 +133,16 @@ RESTARTS: Mapping[str, str] = {
 """Options of a job by the fields of `LoopOptions`, `CheckpointOptions` and `RestartOptions` that they set."""
 
 DURATIONS = ("emit_interval", "checkpoint_interval", "checkpoint_timeout", "restart_delay", "start_timeout")
-AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token", "task_managers", "transport")
+AS_THEY_ARE = (
+    "savepoint_on_stop",
+    "metrics_port",
+    "metrics_host",
+    "metrics_token",
+    "task_managers",
+    "transport",
+    "address",
+    "spread",
+)
 """The options that `RunOptions` has under the same name and takes without a look."""
 
 
@@ -179,21 +193,25 @@ def parallelism_option(text: str) -> int | str:
     return int(text)
 
 
-def check_executor(executor: str, task_managers: int | None, transport: str | None) -> None:
+def check_executor(executor: str, task_managers: int | None, transport: str | None, address: str | None = None) -> None:
     """Check what says where a job runs.
 
     Raises:
-        OptionError: there is no such executor or transport, or it has no task managers.
+        OptionError: there is no such executor or transport, or it has no task managers, or no address.
     """
     if executor not in EXECUTORS:
-        raise OptionError(f"executor is {' or '.join(map(repr, EXECUTORS))}, not {executor!r}")
+        raise OptionError(f"executor is {', '.join(map(repr, EXECUTORS[:-1]))} or {EXECUTORS[-1]!r}, not {executor!r}")
+    if address is not None and executor != RAY:
+        raise OptionError(f"address needs executor={RAY!r} (--executor {RAY})")
     if transport is not None and transport not in TRANSPORTS:
         raise OptionError(f"transport is {' or '.join(map(repr, TRANSPORTS))}, not {transport!r}")
     if task_managers is not None:
         check_count("task_managers", task_managers)
     if executor == EMBEDDED and (task_managers is not None or transport is not None):
         option = "task_managers" if task_managers is not None else "transport"
-        raise OptionError(f"{option} needs executor={PROCESSES!r} (--executor {PROCESSES})")
+        raise OptionError(
+            f"{option} needs executor={PROCESSES!r} or {RAY!r} (--executor {PROCESSES}, --executor {RAY})"
+        )
 
 
 def changed_fields(fields: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:

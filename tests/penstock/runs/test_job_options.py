@@ -35,7 +35,7 @@ def test_options_reach_what_they_set() -> None:
     assert set(LoopOptions.__dataclass_fields__) - OPTIONS == {"emit_interval_us"}
     assert make_options("job", {"emit_interval": "50ms"}).loop.emit_interval_us == 50_000
     kept = {"parallelism", "directory", "savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token"}
-    kept |= {"executor", "task_managers", "transport"}
+    kept |= {"executor", "task_managers", "transport", "address", "spread"}
     assert kept <= set(RunOptions.__dataclass_fields__) & OPTIONS
     chosen = make_options("job", {"metrics_port": 7, "batch_rows": 5, "savepoint_on_stop": "friday"})
     assert (chosen.metrics_port, chosen.loop.batch_rows, chosen.savepoint_on_stop) == (7, 5, "friday")
@@ -56,6 +56,15 @@ def test_each_task_manager_has_an_instance_unless_a_number_is_given() -> None:
     assert instances(RunOverrides(executor="processes", task_managers=3), parallelism=2) == 2
     assert instances(RunOverrides(parallelism="auto", executor="processes", task_managers=3), parallelism=2) == 3
     assert instances(RunOverrides(executor="embedded"), executor="processes") == 1
+
+
+def test_a_cluster_is_for_the_executor_that_has_one() -> None:
+    assert make_options("job", {"executor": "ray", "address": "host:6379", "spread": True}).address == "host:6379"
+    for option, value in {"address": "host:6379", "spread": True}.items():
+        with pytest.raises(ps.OptionError, match=f"{option} needs executor='ray'"):
+            make_options("job", {"executor": "processes", option: value})
+    with pytest.raises(ps.OptionError, match="executor is 'embedded', 'processes' or 'ray', not 'spark'"):
+        make_options("job", {"executor": "spark"})
 
 
 def test_every_option_is_documented() -> None:
