@@ -1,11 +1,16 @@
 """Property tests are repeatable and know no deadline: a loaded machine must not fail them."""
 
 import os
+import secrets
 
 from hypothesis import HealthCheck, settings
 
 from tests.random_settings import pytest_addoption, pytest_configure
 from tests.ray_cluster import on_ray, ray_cluster
+
+# Ray reads these while it is imported: the cluster of this run lets nobody else in.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 # Whether a kernel is compiled depends on what ran before, and so must not show in what a test compares.
 os.environ.setdefault("PENSTOCK_QUIET_KERNELS", "1")

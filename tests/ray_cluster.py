@@ -1,6 +1,6 @@
 """One Ray cluster for all tests of a run that need one, in a process of its own, so that nothing of it is a child."""
 
-import secrets
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +27,16 @@ ray.shutdown()
 """
 
 
+GROUP = "ray"
+"""The group of tests that run on the cluster, all by one worker."""
+
+
+def is_on_ray(item: pytest.Item) -> bool:
+    """Return whether a test has a parameter that begins with the name of the executor."""
+    call = getattr(item, "callspec", None)
+    return call is not None and GROUP in re.split(r"[^a-z]", call.id)
+
+
 @dataclass(frozen=True)
 class RayCluster:
     """A cluster of one node: its address, and the process that keeps it."""
@@ -49,14 +59,6 @@ def _is_task_manager(process: psutil.Process) -> bool:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """Return a cluster that only this run of the tests can enter."""
-    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in variables.items():
-            environment.setenv(name, value)
-        yield from _kept_cluster()
-
-
-def _kept_cluster() -> Iterator[RayCluster]:
     keeper = subprocess.Popen(
         [sys.executable, "-c", _KEEPER],
         stdin=subprocess.PIPE,
@@ -75,7 +77,7 @@ def _kept_cluster() -> Iterator[RayCluster]:
         keeper.stdout.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def on_ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
     """Connect this process to the cluster meanwhile, as a program that has begun Ray itself."""
     import ray

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine.executors.ray.worker_home import program_folder
-from penstock.model.errors import OptionError, RetryableError
+from penstock.model.errors import OptionError, RetryableError, UserError
 
 NAMESPACE = "penstock"
 """The namespace of actors."""
@@ -39,6 +39,7 @@ def connected(address: str | None, cpus: int, *, with_program: bool = True) -> I
     Raises:
         OptionError: there cannot be a cluster at this address, or this process is connected to another one already.
         RetryableError: no cluster answers there.
+        UserError: it does not let this process in, or is of another version.
     """
     ray = _import_ray()
     if ray.is_initialized():
@@ -57,9 +58,8 @@ def connected(address: str | None, cpus: int, *, with_program: bool = True) -> I
     with _signals_kept():
         try:
             ray.init(**options)
-        except ConnectionError as error:
-            where = address or os.environ.get(_ADDRESS)
-            raise RetryableError(f"no Ray cluster answers at {where!r}: {_first_line(error)}") from error
+        except (ConnectionError, RuntimeError) as error:
+            raise _refusal(address or os.environ.get(_ADDRESS), error) from error
         except ValueError as error:
             if "exceeds the maximum size" not in str(error):
                 raise
@@ -143,6 +143,18 @@ def _signals_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+def _refusal(where: str | None, error: Exception) -> Exception:
+    """Return the error of a cluster that cannot be joined, or of none that can be begun."""
+    if "Authentication" in str(error):
+        return UserError(
+            f"the Ray cluster at {where!r} lets in only who has its token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
+            "or RAY_AUTH_TOKEN_PATH to that of the cluster"
+        )
+    if where is None or "ersion mismatch" in str(error):
+        return UserError(f"Ray cannot begin here: {_first_line(error)}")
+    return RetryableError(f"no Ray cluster answers at {where!r}: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:

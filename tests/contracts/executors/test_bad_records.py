@@ -11,13 +11,13 @@ import pytest
 import penstock as ps
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.model.errors import DeadLetterLimitError
-from tests.contracts.executors.ways import EXECUTORS, SMALL
+from tests.contracts.executors.ways import CASES, EXECUTORS, SMALL
 
 FILES, ROWS, BAD = 4, 2_000, 6
 """Each file has so many rows, the first of which are bad."""
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(params=CASES)
 def options(request: pytest.FixtureRequest) -> Mapping[str, Any]:
     return {**EXECUTORS[request.param], **SMALL, "parallelism": 2}
 

@@ -3,7 +3,7 @@
 import io
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.engine.jobs.ledger import check_ledger
-from tests.contracts.executors.ways import EXECUTORS, SMALL
+from tests.contracts.executors.ways import CASES, EXECUTORS, SMALL
 
 ROWS = 5_000
 
@@ -36,8 +36,9 @@ def worked_on(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "worker": os.getpid()}
 
 
-@pytest.mark.parametrize("options", EXECUTORS.values(), ids=EXECUTORS)
-def test_what_the_caller_reads_and_writes_stays_with_it(tmp_path: Path, options: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("executor", CASES)
+def test_what_the_caller_reads_and_writes_stays_with_it(tmp_path: Path, executor: str) -> None:
+    options = EXECUTORS[executor]
     job, pages, made_in = ps.Job(), Pages(ROWS), []
 
     def generated() -> Iterator[dict[str, int]]:
@@ -75,8 +76,8 @@ def test_what_the_caller_reads_and_writes_stays_with_it(tmp_path: Path, options:
     assert here not in workers and len(workers) == 2 if options else workers == {here}
 
 
-@pytest.mark.parametrize("options", EXECUTORS.values(), ids=EXECUTORS)
-def test_an_error_of_a_callback_is_the_callers_own(tmp_path: Path, options: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("executor", CASES)
+def test_an_error_of_a_callback_is_the_callers_own(tmp_path: Path, executor: str) -> None:
     job, error = ps.Job(), KeyError("not in this house")
 
     def refuse(rows: pa.RecordBatch) -> None:
@@ -85,5 +86,5 @@ def test_an_error_of_a_callback_is_the_callers_own(tmp_path: Path, options: Mapp
 
     ps.read_memory(pa.table({"id": range(ROWS)}), job=job).for_each_batch(refuse)
     with pytest.raises(Exception, match="not in this house") as raised:
-        job.run("callers", parallelism=2, directory=tmp_path, **options)
+        job.run("callers", parallelism=2, directory=tmp_path, **EXECUTORS[executor])
     assert raised.value is error or error in (raised.value.__cause__, raised.value.__context__)

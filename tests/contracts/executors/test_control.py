@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.jobs.ledger import Ledger, check_ledger
 from penstock.model.errors import BugError, OptionError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task_managers, until
-from tests.contracts.executors.ways import EXECUTORS
+from tests.contracts.executors.ways import CASES, EXECUTORS
 from tests.long_cases import but_for
 
 TASKS = ("numbers -> all -> rows", "per second -> windows", "per key -> totals")
@@ -21,7 +21,7 @@ def adds_up(ledger: Ledger) -> bool:
     return True
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", CASES)
 def test_a_job_is_watched_kept_drained_and_begun_again_from_a_savepoint(tmp_path: Path, executor: str) -> None:
     options = {**EXECUTORS[executor], "parallelism": 2}
     job = MeteredJob(tmp_path)
@@ -74,7 +74,7 @@ def test_a_job_that_is_stopped_leaves_open_windows_to_the_next_run(tmp_path: Pat
     job.check()
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", CASES)
 @pytest.mark.parametrize("drain", but_for([True, False], [True], "a stop; jobs with checkpoints are stopped above"))
 def test_a_job_without_checkpoints_writes_what_it_has_read(tmp_path: Path, executor: str, drain: bool) -> None:
     job = MeteredJob(tmp_path)

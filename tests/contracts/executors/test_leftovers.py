@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 from penstock.model.errors import BadRecordError
 from tests.contracts.executors.metered import refuse, task_managers
-from tests.contracts.executors.ways import EXECUTORS, PROCESSES, TCP
+from tests.contracts.executors.ways import PROCESSES, TCP
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def test_nothing_is_left_of_jobs_on_processes_that_end_well_or_badly(
 
 
 @pytest.mark.long("twenty jobs in one process; three stand in test_nothing_is_left_of_jobs_on_processes")
-@pytest.mark.parametrize("options", [*EXECUTORS.values(), TCP], ids=[*EXECUTORS, "tcp"])
+@pytest.mark.parametrize("options", [{}, PROCESSES, TCP], ids=["embedded", "processes", "tcp"])
 def test_nothing_is_left_after_twenty_runs_in_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Mapping[str, Any]
 ) -> None:

@@ -13,7 +13,7 @@ from penstock.dsl.job import Handle
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.model.errors import BadRecordError, RetryableError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task_managers, until
-from tests.contracts.executors.ways import EXECUTORS, PROCESSES, SMALL, TCP
+from tests.contracts.executors.ways import CASES, EXECUTORS, PROCESSES, SMALL, TCP
 from tests.long_cases import but_for
 
 BAD_AT = 6_001
@@ -97,10 +97,11 @@ def test_task_managers_may_be_killed_at_any_moment(job: MeteredJob, options: Map
     job.check()
 
 
-@pytest.mark.parametrize("options", EXECUTORS.values(), ids=EXECUTORS)
-def test_a_failure_that_passes_begins_again_and_nothing_is_twice(job: MeteredJob, options: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("executor", CASES)
+def test_a_failure_that_passes_begins_again_and_nothing_is_twice(job: MeteredJob, executor: str) -> None:
     job.give(ROWS // 2)
-    handle = job.start(away_at=PARTITIONS * ROWS // 2, parallelism=2, checkpoint_interval="100ms", **options)
+    options = {"parallelism": 2, "checkpoint_interval": "100ms", **EXECUTORS[executor]}
+    handle = job.start(away_at=PARTITIONS * ROWS // 2, **options)
     committed(job, handle, ROWS // 2)
     job.give(ROWS)
     metrics = handle.wait()

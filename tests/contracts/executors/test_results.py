@@ -15,7 +15,7 @@ from penstock.engine.executors.simulated import Simulation, record_pipeline
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from tests.benchmarks.same_rows import assert_same_rows
-from tests.contracts.executors.ways import PROCESSES, SMALL
+from tests.contracts.executors.ways import PROCESSES, RAY, SMALL
 from tests.contracts.executors.workload import ANSWERS, BROKEN, ORDERS, UNWANTED, answer, outputs, write_inputs
 from tests.long_cases import but_for
 
@@ -28,6 +28,8 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "processes, 2": {**PROCESSES, "parallelism": 2},
     "processes, 2, small": {**PROCESSES, "parallelism": 2, "transport": "ring", **SMALL},
     "processes, 2, small, tcp": {**PROCESSES, "parallelism": 2, "transport": "tcp", **SMALL},
+    "ray, 2, small": {**RAY, "parallelism": 2, **SMALL},
+    "ray, 2, tcp": {**RAY, "parallelism": 2, "transport": "tcp"},
     "processes, 3 of 5": {**PROCESSES, "parallelism": 5, "task_managers": 3, "transport": "tcp"},
 }
 
@@ -58,7 +60,7 @@ def runs() -> dict[str, Ran]:
 @pytest.fixture(
     params=but_for(
         WAYS,
-        ["embedded, 2, small", "processes, 2, small", "processes, 2, small, tcp"],
+        ["embedded, 2, small", "processes, 2, small", "processes, 2, small, tcp", "ray, 2, small"],
         "the other ways; those of most difference stay",
     ),
 )
@@ -66,6 +68,8 @@ def ran(
     request: pytest.FixtureRequest, runs: dict[str, Ran], inputs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Ran:
     if request.param not in runs:
+        if request.param.startswith("ray"):
+            request.getfixturevalue("on_ray")
         runs[request.param] = run(inputs, tmp_path_factory.mktemp("ran"), WAYS[request.param])
     return runs[request.param]
 

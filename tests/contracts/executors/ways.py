@@ -3,8 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tests.long_cases import but_for
+
 PROCESSES: Mapping[str, Any] = {"executor": "processes", "task_managers": 2}
 TCP: Mapping[str, Any] = {**PROCESSES, "transport": "tcp"}
+RAY: Mapping[str, Any] = {"executor": "ray", "task_managers": 2}
 SMALL: Mapping[str, Any] = {"batch_rows": 997, "channel_bytes": 20_000}
 
-EXECUTORS: Mapping[str, Mapping[str, Any]] = {"embedded": {}, "processes": PROCESSES}
+EXECUTORS: Mapping[str, Mapping[str, Any]] = {"embedded": {}, "processes": PROCESSES, "ray": RAY}
+
+ON_RAY = "on Ray; tests/contracts/executors/test_on_ray.py has the least of it"
+
+CASES = but_for(EXECUTORS, ["embedded", "processes"], ON_RAY)
+"""The names of executors as parameters of a test."""

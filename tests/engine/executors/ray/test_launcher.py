@@ -1,0 +1,85 @@
+"""The launcher on a real cluster: places that are not to be had, endings, and what is forgotten."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from penstock.engine.core.clock import ManualClock, SystemClock
+from penstock.engine.executors.ray.actor import ActorSettings
+from penstock.engine.executors.ray.control_listener import ControlListener
+from penstock.engine.executors.ray.launcher import FULL_NS, PLACES_NS, RayLauncher
+from penstock.engine.executors.ray.worker_home import home_here
+from penstock.model.errors import RetryableError
+from tests.contracts.executors.metered import until
+from tests.ray_cluster import CPUS, GROUP, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
+
+TOKEN = bytes(32)
+
+
+@contextmanager
+def launched(count: int, clock: ManualClock) -> Iterator[RayLauncher]:
+    listener = ControlListener(TOKEN, 1, "127.0.0.1", SystemClock())
+    home = home_here()
+    launcher = RayLauncher(
+        "shop, run 1",
+        count,
+        "PACK",
+        listener.expect,
+        listener.dismiss,
+        lambda name: ActorSettings(name, "shop", 1, listener.address, TOKEN, home),
+        clock,
+    )
+    try:
+        yield launcher
+    finally:
+        launcher.close(0)
+        listener.close()
+
+
+def test_as_many_are_placed_as_the_cluster_has_room_for(on_ray: RayCluster) -> None:
+    clock, names = ManualClock(), [f"tm-{number}" for number in range(CPUS + 2)]
+    with launched(len(names), clock) as launcher:
+        ends = {name: launcher.start(name) for name in names}
+        assert [launcher.ended(name) for name in names] == [None] * len(names)
+        clock.advance_ns(PLACES_NS)
+        ended = {name: launcher.ended(name) for name in names}
+        words = f"{CPUS + 2} CPUs were asked of Ray for task managers, and {CPUS} of its {CPUS} are free after 30 s"
+        assert [reason for reason in ended.values() if reason is not None] == [words] * 2
+        with pytest.raises(RetryableError, match="CPUs were asked"):
+            launcher.start("tm-more")
+        for name, reason in ended.items():
+            if reason is not None:
+                launcher.forget(name)
+                assert ends[name].cancelled()
+        placed = [name for name, reason in ended.items() if reason is None]
+        # Whoever has a place connects, and is known by name.
+        for end in (ends[name].result(60) for name in placed):
+            end.close()
+        clock.advance_ns(FULL_NS)
+        late = launcher.start("tm-late")
+        assert launcher.ended("tm-late") is None and not late.done()
+        # The place of one that is gone is taken by the next.
+        launcher.forget(placed[0])
+        launcher.start("tm-next").result(60).close()
+    until(lambda: on_ray.task_managers() == [])
+
+
+def test_an_ending_is_told_in_words(on_ray: RayCluster) -> None:
+    with launched(3, ManualClock()) as launcher:
+        ends = [launcher.start(name).result(60) for name in ("tm-0", "tm-1", "tm-2")]
+        processes = {process.name(): process for process in on_ray.task_managers()}
+        assert set(processes) == {"penstock tm-0", "penstock tm-1", "penstock tm-2"}
+        assert launcher.ended("tm-0") is None
+        os.kill(processes["penstock tm-0"].pid, signal.SIGKILL)
+        assert launcher.ended("tm-0", 60) is not None and "process has died" in str(launcher.ended("tm-0"))
+        # The link to its head is all that holds a task manager.
+        ends[1].close()
+        assert launcher.ended("tm-1", 60) is not None
+        assert launcher.ended("tm-2") is None
+        for end in (ends[0], ends[2]):
+            end.close()
