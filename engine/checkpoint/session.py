@@ -337,10 +337,11 @@ class CheckpointSession:
                 self._on(ev.CommitFailed(epoch, attempt, _reason(error)))
                 return
             self._receipts.committed(epoch)
-            self.savepoints.committed(epoch)
             self._news.committed(epoch)
-            self.tell(CheckpointCommitted(epoch))
             self._on(ev.Committed(epoch, attempt))
+            # Whoever is told finds it counted.
+            self.tell(CheckpointCommitted(epoch))
+            self.savepoints.committed(epoch)
 
         self._background.submit(work, answer)
 

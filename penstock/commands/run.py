@@ -106,6 +106,9 @@ def run(
     metrics_token: Annotated[
         str | None, optional("WHERE", "Answer who sends the token of file:PATH or env:NAME.", panel=METRICS)
     ] = None,
+    action_token: Annotated[
+        str | None, optional("WHERE", "Stop and take savepoints for who sends this token.", panel=METRICS)
+    ] = None,
     sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
     generated_names: Annotated[bool, typer.Option("--generated-names", hidden=True)] = False,
     as_json: Json = False,
@@ -147,6 +150,7 @@ def run(
             metrics_port=metrics_port,
             metrics_host=metrics_host,
             metrics_token=metrics_token,
+            action_token=action_token,
             sinks_into=sinks_into,
             generated_names=generated_names,
         )

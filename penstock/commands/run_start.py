@@ -15,7 +15,7 @@ from penstock.engine.jobs.end_of_input import check_at_end
 from penstock.engine.jobs.ledger import OperatorLine
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.recovery import StartInterrupted
-from penstock.metrics.endpoints import Endpoint, open_endpoint
+from penstock.http_api.endpoints import Endpoint, open_endpoint
 from penstock.model.dead_letter_limit import dead_letter_limit
 from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
@@ -71,6 +71,7 @@ class RunOverrides:
     metrics_port: int | None = None
     metrics_host: str | None = None
     metrics_token: str | None = None
+    action_token: str | None = None
     at_end: str | None = None
     take_over: bool = False
     emit_interval: str | None = None
@@ -91,6 +92,8 @@ class RunOverrides:
             dead_letter_limit(self.max_dead_letters)
         if self.metrics_token is not None:
             check_reference(self.metrics_token)
+        if self.action_token is not None:
+            check_reference(self.action_token, "action_token")
         letter_target(self.dead_letters)
         check_at_end(self.at_end)
 
@@ -134,6 +137,7 @@ class RunOverrides:
             checkpoints=replace(changed.checkpoints, directory=self.checkpoint_dir),
             savepoint_on_stop=self.savepoint_on_stop,
             metrics_port=self.metrics_port,
+            action_token=self.action_token,
             dead_letters=None,
         )
 
@@ -183,12 +187,12 @@ class RunLauncher:
         options = self._overrides.apply(options)
         with self._open(options) as endpoint, interrupts() as signals:
             try:
-                embedded = self._embed(job, options)
+                embedded = self._embed(job, options, endpoint)
             except StartInterrupted:
                 metrics = not_begun(options)
                 self._print(summarise(job, metrics, stopped=True))
                 return metrics
-            endpoint.show(embedded.metrics)
+            endpoint.show(embedded)
             signals.guard(embedded)
             with showing(options.name, enabled=self._shows(job)) as progress:
                 embedded.run(progress)
@@ -200,7 +204,7 @@ class RunLauncher:
         options = self._overrides.apply(options)
         endpoint = self._open(options)
         try:
-            embedded = self._embed(job, options)
+            embedded = self._embed(job, options, endpoint)
         except BaseException:
             endpoint.close()
             raise
@@ -230,12 +234,12 @@ class RunLauncher:
             print(f"metrics at {endpoint.url}", file=sys.stderr)
         return endpoint
 
-    def _embed(self, job: Job, options: RunOptions) -> RunningJob:
+    def _embed(self, job: Job, options: RunOptions, endpoint: Endpoint) -> RunningJob:
         """Make a job ready; with JSON on stdout, sinks that print do so on stderr."""
         if self._overrides.sinks_into is not None:
             relocate(job, Path(self._overrides.sinks_into))
         with redirect_stdout(sys.stderr) if self._as_json else nullcontext():
-            return make_ready(job, options)
+            return make_ready(job, options, endpoint.tell)
 
     def _shows(self, job: Job) -> bool:
         """Return whether the line may be drawn: a job that prints its rows would garble it."""

@@ -25,7 +25,7 @@ from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.schemas import output_schemas
-from penstock.metrics.endpoints import Endpoint, open_endpoint
+from penstock.http_api.endpoints import Endpoint, open_endpoint
 from penstock.model.errors import PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -135,7 +135,7 @@ class Handle:
         """Start the thread; the endpoint is closed at its end."""
         self._job = job
         self._endpoint = endpoint or Endpoint()
-        self._endpoint.show(job.metrics)
+        self._endpoint.show(job)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-{job.name}", daemon=True)
         self._thread.start()
@@ -260,7 +260,7 @@ def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> 
             running = make_ready(job, options, endpoint.tell)
         except StartInterrupted:
             return not_begun(options)
-        endpoint.show(running.metrics)
+        endpoint.show(running)
         signals.guard(running)
         running.run(progress)
     return running.metrics()

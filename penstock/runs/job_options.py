@@ -116,10 +116,13 @@ class JobOptions(TypedDict, total=False):
     """When the job is stopped, keep its last checkpoint as this savepoint."""
 
     metrics_port: int | None
-    """Serve metrics at this port while the job runs, 0: any that is free; default None, nowhere."""
+    """Serve metrics and the HTTP API at this port while the job runs, 0: any that is free; default None, nowhere."""
 
     metrics_host: str
     """The address at which metrics are served; default ``127.0.0.1``. Any but loopback needs a ``metrics_token``."""
 
     metrics_token: str | None
     """Where the token is that who asks for metrics must send: ``env:NAME`` or ``file:PATH``, never the token itself."""
+
+    action_token: str | None
+    """Where the token is that who stops the job or takes savepoints over HTTP must send; default None: nobody may."""

@@ -39,7 +39,8 @@ class RunOptions:
     """Options of a run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
 
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
-    (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
+    (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send,
+    ``action_token`` to that of who may stop the job and take savepoints (None: nobody over HTTP).
     ``dead_letters`` is where they go instead of the directory, ``max_dead_letters`` how many bad records of an operator
     are borne. ``take_over`` ends another run that has the checkpoints or an output. ``at_end``: what becomes of open
     windows when all inputs have ended (None: kept if there are checkpoints and a source may grow). ``generated_names``:
@@ -61,6 +62,7 @@ class RunOptions:
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK[0]
     metrics_token: str | None = None
+    action_token: str | None = None
     dead_letters: LetterTarget | None = None
     at_end: AtEnd | None = None
     max_dead_letters: DeadLetterLimit = DEFAULT_LIMIT
@@ -87,6 +89,10 @@ class RunOptions:
             check_count("metrics_port", self.metrics_port, least=0)
             if self.metrics_port > 65_535:
                 raise OptionError(f"metrics_port must be at most 65535, not {self.metrics_port}")
+        if self.action_token is not None:
+            check_reference(self.action_token, "action_token")
+            if self.metrics_port is None:
+                raise OptionError("action_token needs a metrics_port: actions are taken where metrics are served")
         if self.metrics_token is not None:
             check_reference(self.metrics_token)
         elif self.metrics_host not in LOOPBACK:
@@ -138,6 +144,7 @@ AS_THEY_ARE = (
     "metrics_port",
     "metrics_host",
     "metrics_token",
+    "action_token",
     "task_managers",
     "transport",
     "address",

@@ -18,6 +18,7 @@ OPTIONS = {
     "--accept-changed": "OPERATOR",
     "--accept-duplicates": FLAG,
     "--accept-gap": FLAG,
+    "--action-token": "WHERE",
     "--address": "HOST:PORT",
     "--again": FLAG,
     "--arrow": "FILE",

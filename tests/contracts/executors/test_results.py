@@ -19,8 +19,6 @@ from tests.contracts.executors.ways import PROCESSES, RAY, SMALL
 from tests.contracts.executors.workload import ANSWERS, BROKEN, ORDERS, UNWANTED, answer, outputs, write_inputs
 from tests.long_cases import but_for
 
-pytestmark = pytest.mark.xdist_group("results of executors")
-
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "embedded, 1": {},
     "embedded, 2, small": {"parallelism": 2, **SMALL},

@@ -14,16 +14,12 @@ from hypothesis import given, settings
 import penstock as ps
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, no_metrics
+from penstock.http_api.server import ApiEndpoint
 from penstock.metrics.prometheus import FAMILIES, exposition
 from penstock.metrics.prometheus_text import parse_metrics
-from penstock.metrics.server import MetricsEndpoint
+from tests.penstock.http_api.served_jobs import StillJob, port_of
 from tests.penstock.metrics.test_metrics import snapshots
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running
-
-
-def port_of(url: str | None) -> int:
-    assert url is not None
-    return int(url.split(":")[2].split("/")[0])
 
 
 def ask(port: int, method: str = "GET", path: str = "/metrics", **headers: str) -> tuple[int, str]:
@@ -38,8 +34,8 @@ def ask(port: int, method: str = "GET", path: str = "/metrics", **headers: str) 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with MetricsEndpoint("127.0.0.1", 0) as endpoint:
-        endpoint.show(lambda: replace(no_metrics("items"), source_rows=3))
+    with ApiEndpoint("127.0.0.1", 0) as endpoint:
+        endpoint.show(StillJob(lambda: replace(no_metrics("items"), source_rows=3)))
         yield port_of(endpoint.url)
 
 
@@ -78,8 +74,8 @@ def test_nothing_else_is_answered(port: int, method: str, path: str, headers: di
     elif method != "GET":
         assert status == 405
     else:
-        assert status == (200 if path == "/metrics" else 404)
-    assert ("penstock_" in text) == (status == 200)
+        assert status == (200 if path in ("/metrics", "/") else 404)
+    assert ("penstock_" in text) == (status == 200 and path == "/metrics")
 
 
 def test_a_broken_request_does_not_end_it(port: int) -> None:
@@ -93,7 +89,7 @@ def test_a_broken_request_does_not_end_it(port: int) -> None:
 
 
 def test_before_the_job_begins_it_says_so() -> None:
-    with MetricsEndpoint("localhost", 0) as endpoint:
+    with ApiEndpoint("localhost", 0) as endpoint:
         assert ask(port_of(endpoint.url)) == (503, "the job has not begun\n")
 
 
@@ -101,8 +97,8 @@ def test_metrics_that_cannot_be_read_are_an_answer_too() -> None:
     def read() -> JobMetrics:
         raise ps.BugError("no figures")
 
-    with MetricsEndpoint("localhost", 0) as endpoint:
-        endpoint.show(read)
+    with ApiEndpoint("localhost", 0) as endpoint:
+        endpoint.show(StillJob(read))
         assert ask(port_of(endpoint.url)) == (500, "the metrics cannot be read: BugError: no figures\n")
 
 

@@ -28,7 +28,7 @@ from penstock.engine.jobs.metrics import (
 )
 from penstock.metrics import top
 from penstock.state.store import Accesses
-from tests.penstock.metrics.test_prometheus import port_of
+from tests.penstock.http_api.served_jobs import StillJob, port_of
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
 
 Command = Callable[..., tuple[int, str, str]]
@@ -136,12 +136,12 @@ def test_what_is_shown() -> None:
 
 def test_an_answer_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["penstock.metrics.prometheus"], "FAMILIES", ())
-    from penstock.metrics.server import MetricsEndpoint
+    from penstock.http_api.server import ApiEndpoint
 
-    with MetricsEndpoint("127.0.0.1", 0) as endpoint:
+    with ApiEndpoint("127.0.0.1", 0) as endpoint:
         place = top.MetricsAddress(port_of(endpoint.url))
         with pytest.raises(ps.UserError, match="answers 503 Service Unavailable: the job has not begun"):
             top.fetch(place)
-        endpoint.show(lambda: no_metrics("job"))
+        endpoint.show(StillJob(lambda: no_metrics("job")))
         with pytest.raises(ps.UserError, match="not the metrics of a Penstock job"):
             top.fetch(place)

@@ -35,7 +35,7 @@ def test_options_reach_what_they_set() -> None:
     assert set(LoopOptions.__dataclass_fields__) - OPTIONS == {"emit_interval_us"}
     assert make_options("job", {"emit_interval": "50ms"}).loop.emit_interval_us == 50_000
     kept = {"parallelism", "directory", "savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token"}
-    kept |= {"executor", "task_managers", "transport", "address", "spread"}
+    kept |= {"action_token", "executor", "task_managers", "transport", "address", "spread"}
     assert kept <= set(RunOptions.__dataclass_fields__) & OPTIONS
     chosen = make_options("job", {"metrics_port": 7, "batch_rows": 5, "savepoint_on_stop": "friday"})
     assert (chosen.metrics_port, chosen.loop.batch_rows, chosen.savepoint_on_stop) == (7, 5, "friday")

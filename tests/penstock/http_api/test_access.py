@@ -12,10 +12,11 @@ import pytest
 import penstock as ps
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.jobs.metrics import no_metrics
+from penstock.http_api.access import Access, RequestHeaders, Scope, Tokens
+from penstock.http_api.server import ApiEndpoint
 from penstock.metrics import health, top
-from penstock.metrics.access import Access, MetricsRequest
-from penstock.metrics.server import MetricsEndpoint
 from penstock.runs.metrics_token import read_token
+from tests.penstock.http_api.served_jobs import StillJob
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running
 
 TOKEN = "a-token-of-decent-length"
@@ -54,11 +55,11 @@ def test_any_address_may_be_listened_at_with_a_token(tmp_path: Path, token_file:
         assert url is not None
         place = top.MetricsAddress(int(url.split(":")[2].split("/")[0]), token=read_token(f"file:{token_file}"))
         assert top.fetch(place).name == "items"
-        assert TOKEN not in repr(place) and TOKEN not in repr(Access(1, TOKEN))
+        assert TOKEN not in repr(place) and TOKEN not in repr(Access(1, Tokens(TOKEN, TOKEN)))
 
 
 def test_a_refused_request_says_how_to_ask() -> None:
-    with MetricsEndpoint("127.0.0.1", 0, TOKEN) as endpoint:
+    with ApiEndpoint("127.0.0.1", 0, Tokens(TOKEN)) as endpoint:
         assert ask(endpoint.url, "/metrics") == (401, "send the token: Authorization: Bearer TOKEN\n")
 
 
@@ -67,8 +68,8 @@ def test_a_refused_request_says_how_to_ask() -> None:
     [(f"Bearer {TOKEN}", False), (f"bearer  {TOKEN} ", False), (f"Basic {TOKEN}", True), (TOKEN, True), (None, True)],
 )
 def test_a_token_is_sent_as_a_bearer(authorization: str | None, refused: bool) -> None:
-    status = Access(9464, TOKEN).refusal(MetricsRequest(["anything"], None, authorization))
-    assert status == (HTTPStatus.UNAUTHORIZED if refused else None)
+    refusal = Access(9464, Tokens(TOKEN)).refusal(RequestHeaders(["anything"], None, authorization), Scope.READ)
+    assert (refusal and refusal.status) == (HTTPStatus.UNAUTHORIZED if refused else None)
 
 
 def test_without_a_token_this_machine_alone_is_listened_at(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_running_job_is_alive_and_ready_and_tells_strangers_no_more(tmp_path: 
 
 
 def test_a_job_that_has_not_begun_is_alive_and_not_ready() -> None:
-    with MetricsEndpoint("127.0.0.1", 0) as endpoint:
+    with ApiEndpoint("127.0.0.1", 0) as endpoint:
         assert ask(endpoint.url, "/health")[0] == 200
         assert ask(endpoint.url, "/ready") == (503, "the job does not run\n")
         assert ask(endpoint.url, "/health", host="evil.example")[0] == 403
@@ -133,8 +134,8 @@ def test_metrics_that_cannot_be_read_are_not_told_to_strangers() -> None:
     def read() -> ps.JobMetrics:
         raise ps.BugError("where the data is")
 
-    with MetricsEndpoint("127.0.0.1", 0, TOKEN) as endpoint:
-        endpoint.show(read)
+    with ApiEndpoint("127.0.0.1", 0, Tokens(TOKEN)) as endpoint:
+        endpoint.show(StillJob(read))
         assert ask(endpoint.url, "/health") == (500, "the metrics cannot be read\n")
         assert "where the data is" in ask(endpoint.url, "/metrics", TOKEN)[1]
 

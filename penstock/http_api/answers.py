@@ -1,0 +1,167 @@
+"""What is asked of the HTTP API and what it answers, as values; JSON has their fields. The client reads the same ones.
+
+Times end with their unit: ``_ns`` nanoseconds, ``_us`` microseconds since 1970 UTC.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.engine.checkpoint.metrics import CheckpointMetrics
+from penstock.engine.dataflow.accounting import TimeSpent
+
+State = Literal["created", "restoring", "running", "failing", "restarting", "stopping", "finished", "failed"]
+
+ErrorCode = Literal[
+    "no_token",
+    "wrong_scope",
+    "no_actions",
+    "foreign_request",
+    "unknown_path",
+    "wrong_method",
+    "bad_request",
+    "too_long",
+    "refused",
+    "not_begun",
+    "too_many",
+    "failed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAnswer:
+    """A job in short.
+
+    ``attempt`` counts its starts in this run. ``error`` is what it failed of last; null: nothing. ``restored_epoch`` is
+    the checkpoint that the attempt began from, ``last_epoch`` the last that was committed; null: none. ``elapsed_ns``
+    is the time of the attempt. ``takes_checkpoints``: it can be asked for savepoints; ``takes_actions``: there is a
+    token for actions. ``watchers`` read its events; ``dropped_watchers`` were too slow to.
+    """
+
+    job: str
+    version: str
+    state: State
+    attempt: int
+    error: str | None
+    restored_epoch: int | None
+    last_epoch: int | None
+    restarts: int
+    elapsed_ns: int
+    source_rows: int
+    state_bytes: int
+    late_rows: int
+    dead_letters: int
+    takes_checkpoints: bool
+    takes_actions: bool
+    watchers: int
+    dropped_watchers: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOperator:
+    """An operator of the plan; ``kind`` is the noun of its specification, ``where`` the user's file and line."""
+
+    name: str
+    kind: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphTask:
+    """Operators that run together, producers first, in so many instances."""
+
+    name: str
+    operators: tuple[str, ...]
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """An input of an operator; ``chained``: rows are handed over inside a task, and not through a channel."""
+
+    producer: str
+    output: str
+    consumer: str
+    port: int
+    exchange: str
+    chained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAnswer:
+    """The plan of a job; operators and tasks are known by their names."""
+
+    job: str
+    operators: tuple[GraphOperator, ...]
+    tasks: tuple[GraphTask, ...]
+    edges: tuple[GraphEdge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceAnswer:
+    """An instance: where it runs (null: in the one process of the job), where its time went, how far it is."""
+
+    name: str
+    task: str
+    instance: int
+    task_manager: str | None
+    time: TimeSpent
+    watermark_us: int | None
+    waiting_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesAnswer:
+    """All instances of a job."""
+
+    job: str
+    instances: tuple[InstanceAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsAnswer:
+    """The checkpoints of a job since its run began; null: it takes none."""
+
+    job: str
+    checkpoints: CheckpointMetrics | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Ask a job to stop at a last checkpoint.
+
+    With ``drain`` open windows are closed first; ``savepoint`` is the name by which the checkpoint is kept.
+    """
+
+    drain: bool = False
+    savepoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopAnswer:
+    """The job was told to stop; its events say when it has ended."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRequest:
+    """Ask for a savepoint of this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointAnswer:
+    """A savepoint; ``epoch`` null: it is not committed yet."""
+
+    job: str
+    name: str
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """A request that was not done: of which kind the reason is, and a sentence that says it."""
+
+    code: ErrorCode
+    error: str

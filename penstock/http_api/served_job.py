@@ -1,0 +1,39 @@
+"""What the HTTP API needs of a job, wherever its instances run; `PlainJob` and `RecoveringJob` are such jobs."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.status import JobStatus
+from penstock.model.execution_graph import ExecutionGraph
+
+
+class ServedJob(Protocol):
+    """A job that runs. Every method may be called from any thread, and none makes the job wait."""
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """Its plan."""
+
+    def status(self) -> JobStatus:
+        """Return where it is in its life."""
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot of its metrics."""
+
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance that is up, by the instance's name; {}: there are none."""
+
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
+        """Ask for the end; ``savepoint`` names what is kept of it.
+
+        Raises:
+            UserError: it cannot keep that savepoint.
+        """
+
+    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
+        """Take a savepoint, wait until it is committed, and return its epoch.
+
+        Raises:
+            PenstockError: it cannot be taken.
+        """
