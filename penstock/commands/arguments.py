@@ -70,6 +70,13 @@ KafkaSettings = Annotated[
         "KEY=VALUE", "A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.", "--kafka-setting"
     ),
 ]
+JobUrl = Annotated[
+    str, typer.Argument(metavar="URL", help="Where a running job serves its metrics: http://127.0.0.1:9464.")
+]
+ReadToken = Annotated[str | None, optional("WHERE", "Send the token of file:PATH or env:NAME.", "--metrics-token")]
+ActionToken = Annotated[
+    str | None, optional("WHERE", "Send the token for actions of file:PATH or env:NAME.", "--action-token")
+]
 Master = Annotated[
     str | None, optional("URL", "Where Spark runs: local[4], spark://..., sc://...; local[*] by default.", "--master")
 ]

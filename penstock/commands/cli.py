@@ -10,7 +10,21 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands import chaos, decide, dev, dlq, doctor, explain, init, run, simulate, state, top, warm
+from penstock.commands import (
+    chaos,
+    decide,
+    dev,
+    dlq,
+    doctor,
+    explain,
+    init,
+    job_commands,
+    run,
+    simulate,
+    state,
+    top,
+    warm,
+)
 from penstock.commands.exit_codes import Debug
 from penstock.commands.group import RootGroup, command_group
 from penstock.model.closed_output import discard_output
@@ -22,6 +36,9 @@ for _command in (
     explain.explain,
     init.init,
     top.top,
+    job_commands.status,
+    job_commands.stop,
+    job_commands.savepoint,
     simulate.simulate,
     chaos.chaos,
     chaos.failpoints,

@@ -1,6 +1,7 @@
 """The operation ``/v1/events``: a watcher's connection, from its first message to its end."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 
@@ -44,11 +45,10 @@ class EventStream:
             await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _HEADERS})
             await _send(send, f"retry: {RETRY_MS}\n\n".encode())
             async with aclosing(broadcast.follow(begin, self._clock.wall_us())) as messages:
-                async for message in messages:
-                    if gone.done():
-                        return
+                while (message := await _next(messages, gone)) is not None:
                     await _send(send, message)
-            await send({"type": "http.response.body", "body": b""})
+            if not gone.done():
+                await send({"type": "http.response.body", "body": b""})
         except (SlowClientError, FellBehindError):
             broadcast.dropped += 1
             scope["state"]["abort"]()
@@ -64,6 +64,18 @@ _HEADERS = [(b"content-type", f"{EVENTS}; charset=utf-8".encode())]
 
 async def _send(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _next(messages: AsyncGenerator[bytes, None], gone: "asyncio.Task[None]") -> bytes | None:
+    """Return the next message; None: it was the last, or the client has gone."""
+    step = asyncio.ensure_future(anext(messages, None))
+    await asyncio.wait([step, gone], return_when=asyncio.FIRST_COMPLETED)
+    if step.done():
+        return await step
+    step.cancel()
+    with suppress(asyncio.CancelledError):
+        await step
+    return None
 
 
 async def _gone(receive: Receive) -> None:

@@ -1,6 +1,6 @@
 """A job's metrics under Prometheus names, each declared once with its description, in seconds, bytes and rows.
 
-`metrics.server` serves them; `prometheus_text` reads them back.
+`http_api` serves them.
 """
 
 from collections.abc import Callable, Iterable, Iterator

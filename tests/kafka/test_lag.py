@@ -10,8 +10,8 @@ from penstock.dsl.job import Job
 from penstock.dsl.kafka import read_kafka
 from penstock.engine.jobs.metrics import SourceMetrics
 from penstock.metrics.prometheus import exposition
-from penstock.metrics.prometheus_text import parse_metrics
 from tests.kafka.test_source import Fields, MakeTopic, produce
+from tests.penstock.metrics.prometheus_text import parse_metrics
 
 PATIENCE_S = 60.0
 

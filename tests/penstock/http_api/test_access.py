@@ -14,7 +14,9 @@ from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.jobs.metrics import no_metrics
 from penstock.http_api.access import Access, RequestHeaders, Scope, Tokens
 from penstock.http_api.server import ApiEndpoint
-from penstock.metrics import health, top
+from penstock.jobs_client.address import parse_address
+from penstock.jobs_client.client import JobClient
+from penstock.metrics import health
 from penstock.runs.metrics_token import read_token
 from tests.penstock.http_api.served_jobs import StillJob
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running
@@ -53,9 +55,13 @@ def test_any_address_may_be_listened_at_with_a_token(tmp_path: Path, token_file:
             assert status == 401 and "penstock_" not in text
         assert ask(url, "/else")[0] == 401
         assert url is not None
-        place = top.MetricsAddress(int(url.split(":")[2].split("/")[0]), token=read_token(f"file:{token_file}"))
-        assert top.fetch(place).name == "items"
-        assert TOKEN not in repr(place) and TOKEN not in repr(Access(1, Tokens(TOKEN, TOKEN)))
+        address = parse_address(url.replace("0.0.0.0", "127.0.0.1"), read_token(f"file:{token_file}"))
+        assert JobClient(address).metrics().name == "items"
+        assert (
+            TOKEN not in repr(address)
+            and TOKEN not in str(address)
+            and TOKEN not in repr(Access(1, Tokens(TOKEN, TOKEN)))
+        )
 
 
 def test_a_refused_request_says_how_to_ask() -> None:

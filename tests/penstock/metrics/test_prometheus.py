@@ -16,8 +16,8 @@ from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, no_metrics
 from penstock.http_api.server import ApiEndpoint
 from penstock.metrics.prometheus import FAMILIES, exposition
-from penstock.metrics.prometheus_text import parse_metrics
 from tests.penstock.http_api.served_jobs import StillJob, port_of
+from tests.penstock.metrics.prometheus_text import parse_metrics
 from tests.penstock.metrics.test_metrics import snapshots
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running
 
@@ -133,9 +133,3 @@ def test_operators_of_the_same_name_are_added_up() -> None:
     )
     (found,) = parse_metrics(exposition(lambda: replace(no_metrics("job"), instances=twice)).decode()).instances
     assert (found.time.busy_ns, found.watermark_us, found.waiting_bytes) == (3_000, 1, 15)
-
-
-@pytest.mark.parametrize("text", ["", "# nothing", "other_metric 1\n", "penstock_source_rows_total 1\n", "{{{"])
-def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(ps.UserError, match="not the metrics of a Penstock job"):
-        parse_metrics(text)

@@ -1,12 +1,11 @@
-"""The view of ``penstock top``: a running job, read from its metrics endpoint, as tables that keep changing."""
+"""The view of ``penstock top``: a running job, read over HTTP, as tables that keep changing."""
 
-import http.client
 import json
 import sys
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
@@ -17,49 +16,26 @@ from rich.text import Text
 
 from penstock.engine.jobs.metric_rates import JobRates
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.metrics.prometheus_text import parse_metrics
-from penstock.model.errors import UserError
+from penstock.jobs_client.client import JobClient
+from penstock.jobs_client.errors import JobUnreachableError
 from penstock.runs.progress import watermark_text
 from penstock.tables import bytes_text, console, count_text, rate_text, seconds_text
 
-PATIENCE_S = 5.0
-"""Time limit for an answer of the endpoint."""
 
-MOST_BYTES = 16 << 20
-"""The longest answer that is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsAddress:
-    """The address of a job's metrics, and the token that they require."""
-
-    port: int
-    host: str = "127.0.0.1"
-    token: str | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        where = "this machine" if self.host == "127.0.0.1" else self.host
-        return f"port {self.port} of {where}"
-
-
-class EndpointGoneError(UserError):
-    """The endpoint no longer answers, or never did."""
-
-
-def watch(address: MetricsAddress, interval_s: float, *, once: bool, as_json: bool) -> None:
-    """Show the job whose metrics are at a place, until it ends; ``once``: what it did in one interval.
+def watch(client: JobClient, interval_s: float, *, once: bool, as_json: bool) -> None:
+    """Show a job until it ends; ``once``: what it did in one interval.
 
     Raises:
         UserError: nothing answers there, or something else than a job.
     """
-    before = fetch(address)
+    before = client.metrics()
     live = Live(view(before, JobRates(None, before)), console=console(sys.stdout), auto_refresh=False)
     with nullcontext() if as_json or once else live:
         while True:
             time.sleep(interval_s)
             try:
-                now = fetch(address)
-            except EndpointGoneError:
+                now = client.metrics()
+            except JobUnreachableError:
                 if once:
                     raise
                 break
@@ -75,32 +51,6 @@ def watch(address: MetricsAddress, interval_s: float, *, once: bool, as_json: bo
             before = now
     if not as_json:
         print(f"{before.name} has ended")
-
-
-def fetch(address: MetricsAddress) -> JobMetrics:
-    """Return the metrics of the job at a place.
-
-    Raises:
-        GoneError: nothing answers there.
-        UserError: something else than a job does.
-    """
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
-    try:
-        headers = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
-        connection.request("GET", "/metrics", headers=headers)
-        response = connection.getresponse()
-        body = response.read(MOST_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise EndpointGoneError(
-            f"nothing answers at {address} ({error}): run the job with metrics_port={address.port}, or "
-            f"penstock run --metrics-port {address.port}."
-        ) from None
-    finally:
-        connection.close()
-    if response.status != http.client.OK:
-        answer = body[:200].decode(errors="replace").strip()
-        raise UserError(f"{address} answers {response.status} {response.reason}: {answer}")
-    return parse_metrics(body.decode(errors="replace"))
 
 
 def view(metrics: JobMetrics, rates: JobRates) -> RenderableType:

@@ -3,7 +3,6 @@
 import io
 import json
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import penstock as ps
+from penstock.commands import top_view
 from penstock.commands.cli import main
 from penstock.dsl.job import Handle
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
@@ -26,9 +25,8 @@ from penstock.engine.jobs.metrics import (
     StateMetrics,
     no_metrics,
 )
-from penstock.metrics import top
+from penstock.jobs_client.client import JobClient
 from penstock.state.store import Accesses
-from tests.penstock.http_api.served_jobs import StillJob, port_of
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
 
 Command = Callable[..., tuple[int, str, str]]
@@ -50,7 +48,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
 def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
     with running(tmp_path, metrics_port=0) as handle:
         handle.savepoint("first", LONG_S)
-        code, out, err = command("--metrics-port", port_of(handle.metrics_url), "--once")
+        code, out, err = command(handle.metrics_url, "--once")
     assert (code, err) == (0, "")
     for said in (
         "items  running",
@@ -65,7 +63,7 @@ def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
 
 def test_one_look_as_json(tmp_path: Path, command: Command) -> None:
     with running(tmp_path, metrics_port=0) as handle:
-        code, out, _ = command("--metrics-port", port_of(handle.metrics_url), "--once", "--json")
+        code, out, _ = command(handle.metrics_url, "--once", "--json")
     found = json.loads(out)
     assert (code, found["job"], sorted(found["operators"])) == (0, "items", ["orders", "out", "per item"])
     assert found["seconds"] > 0
@@ -79,28 +77,28 @@ def test_one_look_as_json(tmp_path: Path, command: Command) -> None:
 def test_it_ends_with_the_job(option: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path, metrics_port=0) as handle:
         stop_at_the_third_look(monkeypatch, handle)
-        code, out, err = command("--metrics-port", port_of(handle.metrics_url), *filter(None, [option]))
+        code, out, err = command(handle.metrics_url, *filter(None, [option]))
     assert (code, err) == (0, "")
     assert (len(out.splitlines()) == 2) if option else out.endswith("items has ended\n")
 
 
 def stop_at_the_third_look(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> None:
     """Let the job end while it is watched."""
-    real, looks = top.fetch, iter(range(10))
+    real, looks = JobClient.metrics, iter(range(10))
 
-    def fetch(place: top.MetricsAddress) -> JobMetrics:
-        found = real(place)
+    def metrics(client: JobClient) -> JobMetrics:
+        found = real(client)
         if next(looks) == 2:
             handle.stop()
         return found
 
-    monkeypatch.setattr(top, "fetch", fetch)
+    monkeypatch.setattr(JobClient, "metrics", metrics)
 
 
 def test_where_nothing_answers_it_says_what_to_do(command: Command) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        code, _, err = command("--metrics-port", taken.getsockname()[1])
+        code, _, err = command(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert code == 1 and "penstock run --metrics-port" in err
 
 
@@ -118,7 +116,7 @@ def test_what_is_shown() -> None:
         checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
     )
     text = io.StringIO()
-    Console(file=text, width=160, markup=False).print(top.view(metrics, JobRates(None, metrics)))
+    Console(file=text, width=160, markup=False).print(top_view.view(metrics, JobRates(None, metrics)))
     for said in (
         "rides  running 2.000 s  500.0 k/s  1,000,000 rows read  watermark -  state 5.0 MB  2 late",
         "checkpoints 2 committed, 1 given up  epoch 7  took 0.012 s  1.0 kB new, 9.0 kB kept  4 restarts",
@@ -132,16 +130,3 @@ def test_what_is_shown() -> None:
         "25%",
     ):
         assert said in text.getvalue(), text.getvalue()
-
-
-def test_an_answer_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["penstock.metrics.prometheus"], "FAMILIES", ())
-    from penstock.http_api.server import ApiEndpoint
-
-    with ApiEndpoint("127.0.0.1", 0) as endpoint:
-        place = top.MetricsAddress(port_of(endpoint.url))
-        with pytest.raises(ps.UserError, match="answers 503 Service Unavailable: the job has not begun"):
-            top.fetch(place)
-        endpoint.show(StillJob(lambda: no_metrics("job")))
-        with pytest.raises(ps.UserError, match="not the metrics of a Penstock job"):
-            top.fetch(place)

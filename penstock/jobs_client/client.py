@@ -1,0 +1,154 @@
+"""The client of a running job: asks it over HTTP, and names what goes wrong by what is to be done."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.http_api.answers import (
+    CheckpointsAnswer,
+    ErrorAnswer,
+    GraphAnswer,
+    InstancesAnswer,
+    SavepointAnswer,
+    SavepointRequest,
+    StatusAnswer,
+    StopAnswer,
+    StopRequest,
+)
+from penstock.http_api.event_messages import EventMessage
+from penstock.jobs_client.address import JobAddress
+from penstock.jobs_client.errors import JobUnreachableError, RequestRefusedError, TokenMissingError, WrongScopeError
+from penstock.jobs_client.messages import read_messages
+
+PATIENCE_S = 30.0
+"""Time limit for each part of an answer; a savepoint's comes after 10 s at the latest, events every second."""
+
+MOST_BYTES = 16 << 20
+"""The longest answer that is read."""
+
+Answer = TypeVar("Answer")
+
+
+class JobClient:
+    """A running job, by its address. Each call is a request of its own.
+
+    Every method raises:
+        JobUnreachableError: nothing answers there.
+        TokenMissingError: the token is missing or wrong.
+        WrongScopeError: the token may not do this.
+        RequestRefusedError: the job does not do it, or what answers is no job.
+    """
+
+    def __init__(self, address: JobAddress) -> None:
+        """Ask nothing yet."""
+        self.address = address
+
+    def status(self) -> StatusAnswer:
+        """Return the job in short."""
+        return self._get("/v1/status", StatusAnswer)
+
+    def graph(self) -> GraphAnswer:
+        """Return its plan."""
+        return self._get("/v1/graph", GraphAnswer)
+
+    def instances(self) -> InstancesAnswer:
+        """Return its instances, and where they run."""
+        return self._get("/v1/instances", InstancesAnswer)
+
+    def checkpoints(self) -> CheckpointsAnswer:
+        """Return its checkpoints."""
+        return self._get("/v1/checkpoints", CheckpointsAnswer)
+
+    def metrics(self) -> JobMetrics:
+        """Return all its metrics."""
+        return self._get("/v1/metrics", JobMetrics)
+
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> StopAnswer:
+        """Tell it to stop, and return at once; `events` say when it has ended."""
+        return self._decoded(self._request("POST", "/v1/stop", asdict(StopRequest(drain, savepoint)))[1], StopAnswer)
+
+    def savepoint(self, name: str) -> int:
+        """Let it take a savepoint, wait until that is committed, and return its epoch."""
+        body = self._request("POST", "/v1/savepoints", asdict(SavepointRequest(name)))[1]
+        while (epoch := self._decoded(body, SavepointAnswer).epoch) is None:
+            body = self._request("GET", f"/v1/savepoints/{quote(name, safe='')}")[1]
+        return epoch
+
+    @contextmanager
+    def events(self, last_id: str | None = None) -> Iterator[Iterator[EventMessage]]:
+        """Return what happens from now on, or behind the event of an id, until the job ends.
+
+        Reading on raises JobUnreachableError if the connection breaks.
+        """
+        headers = {} if last_id is None else {"Last-Event-ID": last_id}
+        with self._answer("GET", "/v1/events", headers=headers) as response:
+            yield read_messages(response, MOST_BYTES, self._unreachable)
+
+    def _get(self, path: str, kind: type[Answer]) -> Answer:
+        return self._decoded(self._request("GET", path)[1], kind)
+
+    def _decoded(self, body: bytes, kind: type[Answer]) -> Answer:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError as error:
+            text = f"what answers at {self.address} is no running job of this version of Penstock: {error}"
+            raise RequestRefusedError(text) from None
+
+    def _request(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        with self._answer(method, path, body) as response:
+            try:
+                return response.status, response.read(MOST_BYTES)
+            except (OSError, http.client.HTTPException) as error:
+                raise self._unreachable(error) from None
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request; its answer is not an error."""
+        address = self.address
+        make = http.client.HTTPSConnection if address.secure else http.client.HTTPConnection
+        connection = make(address.host, address.port, timeout=PATIENCE_S)
+        sent = dict(headers or {})
+        if address.token is not None:
+            sent["Authorization"] = f"Bearer {address.token}"
+        try:
+            try:
+                connection.request(method, address.path + path, None if body is None else json.dumps(body), sent)
+                response = connection.getresponse()
+                failed = None if response.status < HTTPStatus.BAD_REQUEST else response.read(MOST_BYTES)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise self._unreachable(error) from None
+            if failed is not None:
+                raise self._error(response, failed)
+            yield response
+        finally:
+            connection.close()
+
+    def _unreachable(self, error: BaseException) -> JobUnreachableError:
+        return JobUnreachableError(
+            f"nothing answers at {self.address} ({error}): run the job with metrics_port=PORT, or penstock run "
+            "--metrics-port PORT."
+        )
+
+    def _error(self, response: http.client.HTTPResponse, body: bytes) -> Exception:
+        try:
+            answer = msgspec.json.decode(body, type=ErrorAnswer)
+        except msgspec.DecodeError:
+            text = body[:200].decode(errors="replace").strip()
+            return RequestRefusedError(f"{self.address} answers {response.status} {response.reason}: {text}")
+        match answer.code:
+            case "no_token":
+                return TokenMissingError(f"the job at {self.address} wants a token that it did not get: {answer.error}")
+            case "wrong_scope" | "no_actions":
+                return WrongScopeError(f"the job at {self.address} does not do that: {answer.error}")
+            case _:
+                return RequestRefusedError(f"the job at {self.address} answers: {answer.error}", answer.code)
