@@ -132,7 +132,8 @@ class Handlers:
 
     async def _stop(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, StopRequest)
-        await self._apart(lambda: job.stop(drain=order.drain, savepoint=order.savepoint))
+        # It may ask the store of checkpoints, for which nobody else is to wait.
+        await asyncio.to_thread(job.stop, drain=order.drain, savepoint=order.savepoint)
         return _json(StopAnswer(job.status().name), HTTPStatus.ACCEPTED)
 
     async def _take_savepoint(self, request: Request) -> Response:

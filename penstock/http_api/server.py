@@ -41,7 +41,7 @@ TICK_S = 1.0
 """How often whoever watches is told the metrics."""
 
 LAST_WORDS_S = 0.5
-"""How long the end waits for those who watch to read the last events."""
+"""How long the end waits for clients to take their answers, and for those who watch to read the last events."""
 
 THE_LOOP = "caller"
 """The name of the loop in the process of the server, beside those of task managers."""
@@ -149,15 +149,15 @@ class _Service:
         self._last_words = asyncio.create_task(self._end())
 
     async def _end(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, state = asyncio.get_running_loop(), self._server.server_state
         until_s = loop.time() + LAST_WORDS_S
-        while self._broadcast.watchers and loop.time() < until_s:
+        while (state.tasks or state.connections) and loop.time() < until_s:
             await asyncio.sleep(0.01)
-        for connection in list(self._server.server_state.connections):
-            transport = connection.transport
-            if self._broadcast.watchers and isinstance(transport, asyncio.Transport):
-                transport.abort()
-        self._server.should_exit = True
+        for connection in list(state.connections):
+            if isinstance(connection, PatientProtocol):
+                connection.transport.abort()
+        # Nobody is left to be waited for.
+        self._server.should_exit = self._server.force_exit = True
 
     async def _tick(self) -> None:
         well = True
