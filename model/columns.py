@@ -22,6 +22,7 @@ _DTYPES: Mapping[Any, type[np.generic]] = {
     Floats | None: np.float64,
     Ints: np.int32,
     Bools: np.bool_,
+    Bools | None: np.bool_,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.model.columns import Bools, Columns, Floats, Ints, Names
 
-SCHEMA = 2
+SCHEMA = 3
 """Grows with every change of a column; a log of another one is refused."""
 
 
@@ -58,12 +58,16 @@ class TaskColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeColumns(Columns):
-    """Edges between tasks. ``is_free``: rows may go to any instance of the consumer (rebalance)."""
+    """Edges between tasks. ``is_free``: rows may go to any instance of the consumer (rebalance).
+
+    ``is_forward``: all rows of an instance go to the one of the same number; not known: they go elsewhere, too.
+    """
 
     producer: Ints
     consumer: Ints
     is_free: Bools
     row_bytes: Floats | None = None
+    is_forward: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

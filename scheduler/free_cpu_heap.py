@@ -32,6 +32,10 @@ class FreeCpuHeap:
         """Return whether a machine has this much CPU free."""
         return bool(self._free[machine] >= cpu)
 
+    def is_near(self, machine: int, best: int, percent: float) -> bool:
+        """Return whether a machine has as much free as another, but for so many percent of a core."""
+        return bool(self._free[machine] >= self._free[best] - percent)
+
     def best_of(self, machines: Sequence[int]) -> int:
         """Return the machine of these with the most free CPU."""
         return min(machines, key=lambda m: (-self._free[m], self._ranks[m]))

@@ -14,6 +14,7 @@ from penstock.model.plan import Decision, Move, NoChange, Placement
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.usable_machines import usable_machines
+from penstock.scheduler.forward_groups import forward_groups
 from penstock.scheduler.free_cpu_heap import FreeCpuHeap
 from penstock.scheduler.placement_preferences import PlacementPreferences, preferences_of
 
@@ -39,6 +40,10 @@ class PlacementMemory:
 class TaskScheduler(Policy[PlacementMemory]):
     """Places waiting instances; ties are broken by a draw that depends on `seed` and the snapshot's number.
 
+    With `in_turn` they are broken by the instance's own number, around the machines that can be used: so instances that
+    are numbered alike meet. Machines whose free CPU is within `equal_within_percent` of the most count as equal then.
+    `known_cpu` is that of tasks, by name, which was measured before the policy starts, percent of a core.
+
     A machine that was silent for `lost_after_s` is lost; it and machines without cores or memory get no instance. An
     instance that does not run `start_timeout_s` after its placement is placed again.
     """
@@ -46,6 +51,9 @@ class TaskScheduler(Policy[PlacementMemory]):
     seed: int = 0
     lost_after_s: float = 10.0
     start_timeout_s: float = 60.0
+    in_turn: bool = False
+    equal_within_percent: float = 5.0
+    known_cpu: Mapping[str, float] = field(default_factory=dict)
 
     def start(self) -> PlacementMemory:
         """Return the empty memory."""
@@ -55,7 +63,7 @@ class TaskScheduler(Policy[PlacementMemory]):
         """Return machines for all waiting instances for which there is one."""
         names = snapshot.task_names()
         load = cpu_by_task(snapshot)
-        last = np.array([memory.cpu.get(name, UNMEASURED_CPU) for name in names])
+        last = np.array([memory.cpu.get(name, self.known_cpu.get(name[1], UNMEASURED_CPU)) for name in names])
         need = np.where(np.isnan(load), last, load)
         cpu = {**memory.cpu} | {names[t]: float(load[t]) for t in np.flatnonzero(~np.isnan(load)).tolist()}
         starts = _without_refused(snapshot, memory.starts)
@@ -69,7 +77,8 @@ class TaskScheduler(Policy[PlacementMemory]):
 
         is_alive = usable_machines(snapshot.machines, self.lost_after_s)
         free = self._free(snapshot, need, {i: memory.starts[key][0] for i, key in pending.items()})
-        chosen = place(snapshot, waiting, preferences_of(snapshot), need, free, is_alive, self._ranks(snapshot))
+        ties = Ties(self._ranks(snapshot), self.equal_within_percent if self.in_turn else None)
+        chosen = place(snapshot, waiting, preferences_of(snapshot), need, free, is_alive, ties)
         if not chosen:
             return NoChange(f"no machine for {len(waiting)} instances"), memory
         numbers = {"placed": len(chosen), "without_machine": len(waiting) - len(chosen), "starting": len(pending)}
@@ -106,7 +115,20 @@ class TaskScheduler(Policy[PlacementMemory]):
         return 100.0 * machines.cores - machines.cpu_percent - taken
 
     def _ranks(self, snapshot: ClusterSnapshot) -> NDArray[np.int64]:
+        if self.in_turn:
+            return np.arange(len(snapshot.machines))
         return np.random.default_rng([self.seed, snapshot.number]).permutation(len(snapshot.machines))
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """The choice among machines with as much free CPU: the least of ``ranks``.
+
+    If ``equal_within`` (percent) is there, instances of number i go to machine i, if it is that close to the best.
+    """
+
+    ranks: NDArray[np.int64]
+    equal_within: float | None = None
 
 
 def place(
@@ -116,18 +138,20 @@ def place(
     need: Floats,
     free: Floats,
     is_alive: Bools,
-    ranks: NDArray[np.int64],
+    ties: Ties,
 ) -> list[Move]:
     """Return moves that start these instances; those that no machine may take are left out.
 
-    need: percent of a core by task; free: percent by machine, NaN if not measured; ranks: which of equals comes first.
+    need: percent of a core by task; free: percent by machine, NaN if not measured; ties: which of equals comes first.
     Fixed places come first: reserved room, then the machine on which an unflagged instance ran before. The others get
-    a preferred machine with enough free CPU, else the machine with the most.
+    a preferred machine with enough free CPU, else the machine with the most; those joined by forward edges get one.
     """
     instances = snapshot.instances
     age = instances.age_s if instances.age_s is not None else np.full(len(instances), np.nan)
-    free_heap = FreeCpuHeap(np.where(is_alive, free, np.nan), ranks)
-    moves, without_place = {}, []
+    free_heap = FreeCpuHeap(np.where(is_alive, free, np.nan), ties.ranks)
+    usable = np.flatnonzero(is_alive & ~np.isnan(free)).tolist()
+    moves: dict[int, int] = {}
+    without_place = []
     for i in waiting:
         flagged = preferences.flagged.get(i, frozenset())
         previous = int(instances.machine[i])
@@ -139,13 +163,18 @@ def place(
             free_heap.take(fixed[0], float(need[instances.task[i]]))
         else:
             without_place.append(i)
-    for i in without_place:
-        cpu = float(need[instances.task[i]])
-        flagged = preferences.flagged.get(i, frozenset())
-        preferred = [m for m in preferences.preferred.get(i, ()) if m not in flagged and free_heap.has(m, cpu)]
+    for group in forward_groups(snapshot, without_place):
+        cpu = float(need[instances.task[group]].sum())
+        flagged = frozenset[int]().union(*(preferences.flagged.get(i, frozenset()) for i in group))
+        wished = dict.fromkeys(m for i in group for m in preferences.preferred.get(i, ()))
+        preferred = [m for m in wished if m not in flagged and free_heap.has(m, cpu)]
         machine = free_heap.best_of(preferred) if preferred else free_heap.best(flagged)
+        if machine is not None and not preferred and ties.equal_within is not None:
+            home = usable[int(instances.number[group[0]]) % len(usable)]
+            if home not in flagged and free_heap.is_near(home, machine, ties.equal_within):
+                machine = home
         if machine is not None:
-            moves[i] = machine
+            moves |= dict.fromkeys(group, machine)
             free_heap.take(machine, cpu)
     return [Move(i, moves[i], flagged=i in preferences.flagged) for i in waiting if i in moves]
 

@@ -15,6 +15,16 @@ class SystemClock:
         return time.time_ns() // 1_000
 
 
+def process_cpu_ns() -> int:
+    """Return the time that all threads of this process have used on any core."""
+    return time.process_time_ns()
+
+
+def thread_cpu_ns() -> int:
+    """Return the time that the calling thread has used on a core."""
+    return time.thread_time_ns()
+
+
 class ManualClock:
     """A clock that stands still until it is moved, for tests."""
 

@@ -46,16 +46,19 @@ class TimeSpent:
 class Accounting:
     """Adds up the activities of one instance; the loop tells it about every change."""
 
-    __slots__ = ("_since_ns", "_spent_ns", "activity")
+    __slots__ = ("_since_ns", "_spent_ns", "activity", "cpu_ns")
 
     def __init__(self, now_ns: int) -> None:
         """Start waiting for input."""
         self.activity = Activity.INPUT_WAIT
+        self.cpu_ns: int | None = None
+        """The time of the loop's thread on a core in steps of the instance; None: not measured."""
         self._since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
 
     def begin(self, now_ns: int) -> None:
         """Forget what was spent and count from now on."""
+        self.cpu_ns = None
         self._since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
 
@@ -64,6 +67,10 @@ class Accounting:
         self._spent_ns[self.activity] += now_ns - self._since_ns
         self._since_ns = now_ns
         self.activity = activity
+
+    def add_cpu(self, cpu_ns: int) -> None:
+        """Count time of the loop's thread on a core."""
+        self.cpu_ns = (self.cpu_ns or 0) + cpu_ns
 
     def spent(self, now_ns: int) -> TimeSpent:
         """Return the totals up to ``now_ns``."""

@@ -56,18 +56,20 @@ class Worker:
         clock: Clock,
         shares: Mapping[str, float] | None = None,
         quiet_ns: int = 0,
+        thread_cpu_ns: Callable[[], int] | None = None,
     ) -> None:
         """``shares`` maps instance names to their weight in the round robin, 1.0 when absent.
 
         What an instance keeps for a quiet moment leaves once in ``quiet_ns`` at most: rows that trickle in would
-        otherwise each be followed by their results.
+        otherwise each be followed by their results. ``thread_cpu_ns`` returns the time that the loop's thread has used
+        on a core; None: the CPU of instances is not measured.
         """
         self.instances: tuple[Instance, ...] = ()
         self.at: Instance | None = None
         """The instance that is being looked at or stepped; once that has raised, the one that did."""
         self.stepped_ns: int | None = None
         """When the last step began, by the monotonic clock; None: none has."""
-        self._clock = clock
+        self._clock, self._thread_cpu_ns = clock, thread_cpu_ns
         self._turns = Turns(shares)
         self._touched: dict[int, Instance] = {}
         self._wake_times = WakeTimes()
@@ -161,7 +163,12 @@ class Worker:
     def _run(self, instance: Instance, now_ns: int, *, idle: bool) -> None:
         instance.accounting.enter(Activity.BUSY, now_ns)
         self.at = instance
-        instance.step(idle=idle)
+        if self._thread_cpu_ns is None:
+            instance.step(idle=idle)
+        else:
+            began_ns = self._thread_cpu_ns()
+            instance.step(idle=idle)
+            instance.accounting.add_cpu(self._thread_cpu_ns() - began_ns)
         # Alignment: how far one source has read decides whether others may read.
         self.touch_sources(instance.settle())
         end_ns = self._clock.monotonic_ns()

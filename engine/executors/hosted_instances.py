@@ -66,6 +66,7 @@ class Surroundings:
     operator, ``begun`` returns the last checkpoint that was begun. Without ``report``, which takes what instances of an
     attempt say of barriers, there are no checkpoints; ``cut_writer`` uploads what they contribute. Without ``scratch``
     they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine.
+    ``thread_cpu_ns`` returns the time that the calling thread has used on a core; None: that is not measured.
     """
 
     clock: Clock
@@ -76,6 +77,7 @@ class Surroundings:
     cut_writer: CutWriter | None = None
     scratch: Scratch | None = None
     state: StateFactory | None = None
+    thread_cpu_ns: Callable[[], int] | None = None
 
 
 class HostedInstances:
@@ -94,7 +96,9 @@ class HostedInstances:
         self.cuts: LocalCuts | None = None
         if around.cut_writer is not None:
             self.cuts = LocalCuts(around.cut_writer, self.dead_letters.flush)
-        self.worker = Worker((), around.clock, quiet_ns=plan.loop.linger_ms * 1_000_000)
+        self.worker = Worker(
+            (), around.clock, quiet_ns=plan.loop.linger_ms * 1_000_000, thread_cpu_ns=around.thread_cpu_ns
+        )
         self.instances = LocalInstances()
         self.build = Build(plan.graph)
         self._own_scratch = RunScratch(plan.directory) if around.scratch is None else None
@@ -160,9 +164,11 @@ class HostedInstances:
         releases += [node.operator.abort for item in failed for node in item.nodes]
         return _release(releases)
 
-    def forget(self, tasks: frozenset[TaskId]) -> None:
-        """Let go of what was taken down of some tasks, whole regions: they may come back elsewhere."""
+    def release(self, tasks: frozenset[TaskId]) -> Sequence[str]:
+        """Take down whole regions, which may come back elsewhere; return what went wrong with that."""
+        notes = self.take_down(self.members(tasks))
         self.build.remove(tasks)
+        return notes
 
     def abandon(self) -> Sequence[str]:
         """Let go of what instances share, after a failure; return what went wrong with that."""

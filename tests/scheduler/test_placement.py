@@ -13,6 +13,7 @@ from penstock.model.snapshot import (
     AffinityColumns,
     ApplicationColumns,
     ClusterSnapshot,
+    EdgeColumns,
     InstanceColumns,
     MachineColumns,
     TaskColumns,
@@ -232,3 +233,35 @@ def test_a_decision_names_what_it_rests_on() -> None:
     )
     assert decision.reason == "1 of 2 instances that wait are placed"
     assert decision.numbers == {"placed": 1, "without_machine": 1, "starting": 0}
+
+
+IN_TURN = TaskScheduler(in_turn=True)
+
+
+def numbered(free: Sequence[float], tasks: int, parallelism: int, forward: bool) -> ClusterSnapshot:
+    """Return tasks in a row whose instances all wait; rows go on to the same number, or to all."""
+    waiting = [task for task in range(tasks) for _ in range(parallelism)]
+    snapshot = cluster(free, waiting)
+    upper = np.arange(tasks - 1)
+    edges = EdgeColumns(upper, upper + 1, [False] * len(upper), is_forward=[forward] * len(upper))
+    numbers = np.tile(np.arange(parallelism), tasks)
+    return replace(snapshot, edges=edges, instances=replace(snapshot.instances, number=numbers))
+
+
+def test_in_turn_instances_of_one_number_meet_where_machines_are_alike() -> None:
+    # The last machine is full.
+    assert machines_of(numbered([400.0, 398.0], 3, 2, forward=False), IN_TURN) == [0, 1] * 3
+    assert machines_of(numbered([200.0, 300.0], 3, 2, forward=False), IN_TURN) == [1, 1, 0, 1, 0, 1]
+
+
+def test_instances_that_hand_on_all_rows_stay_together() -> None:
+    assert machines_of(numbered([400.0, 400.0], 3, 3, forward=True), IN_TURN) == [0, 1, 0] * 3
+    assert machines_of(numbered([150.0, 300.0], 2, 2, forward=True), IN_TURN) == [1, 0, 1, 0]
+    flagged = numbered([400.0, 300.0], 2, 1, forward=True)
+    elsewhere = AffinityColumns([1], [0], [False], [False], [True])
+    assert machines_of(replace(flagged, affinities=elsewhere), IN_TURN) == [1, 1]
+
+
+def test_what_was_measured_before_the_start_counts_until_there_is_a_figure() -> None:
+    known = TaskScheduler(in_turn=True, known_cpu={"t0": 10.0})
+    assert machines_of(cluster([150.0, 120.0], [0, 0, 0, 0]), known) == [0, 0, 0, 0]

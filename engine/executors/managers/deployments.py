@@ -9,7 +9,7 @@ from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.observed_time import ObservedTime
-from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at
+from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import News
 from penstock.engine.plan.regions import regions
@@ -99,8 +99,9 @@ class Deployments:
         Raises:
             PenstockError: a task manager could not build its part, or is lost; nothing is left of any.
         """
+        chosen = self._choose(tasks)
         new = [
-            Deployment(self._head.next_deployment(), region, deal_out(self._graph, region, managers))
+            Deployment(self._head.next_deployment(), region, deal_out(self._graph, region, managers, chosen))
             for region in regions(self._graph)
             if region <= tasks
         ]
@@ -116,6 +117,10 @@ class Deployments:
         self._coming.clear()
         self._up |= {deployment.number: deployment for deployment in new}
         return new
+
+    def places(self) -> Places:
+        """Return the places of all instances that are up."""
+        return {name: place for deployment in self._up.values() for name, place in deployment.places.items()}
 
     def start(self, new: Iterable[Deployment]) -> None:
         """Let the instances of deployments run."""
@@ -194,6 +199,12 @@ class Deployments:
             return
         if answers or any(manager in deployment.managers for deployment in self._coming.values()):
             self._failures.append(error)
+
+    def _choose(self, tasks: frozenset[TaskId]) -> Places:
+        """Return the places of instances of some tasks that are not free, or that were chosen by what was measured."""
+        fixed = at_caller(self._graph, tasks)
+        job = self._head.places({**self.places(), **fixed})
+        return {**fixed, **self._head.control.place(job, self._clock.monotonic_ns())}
 
     def _await(self, answers: Iterable[tuple[int, str]]) -> None:
         self._failures.clear()

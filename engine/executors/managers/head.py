@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from penstock.engine.control.job_control import JobControl, JobPlaces
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.managers.manager_parts import MakeParts, parts_here
 from penstock.engine.executors.managers.observed_time import ObservedTime
-from penstock.engine.executors.managers.places import CALLER, place_phrase
+from penstock.engine.executors.managers.places import CALLER, Places, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_setup
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
 from penstock.engine.executors.managers.setup import ManagerSetup
@@ -95,6 +96,7 @@ class Head(AbstractContextManager["Head"]):
             )
             self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
             opened.callback(self._local.close)
+            self.control = JobControl(parts.plan.name, parts.plan.graph, parts.plan.loop, parts.clock.monotonic_ns())
             self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)
             self.pool.open(parts.pack(parts.setup))
@@ -141,6 +143,10 @@ class Head(AbstractContextManager["Head"]):
                 raise WorkerLostError(f"no task manager came up in {JOIN_S:.0f} s")
             self._waiter.wait(LONGEST_WAIT_S)
         return self.pool.live()
+
+    def places(self, places: Places) -> JobPlaces:
+        """Return where the job is, with these places of its instances."""
+        return JobPlaces(self.pool.live(), CALLER, places, self.pool.silent_s())
 
     def next_deployment(self) -> int:
         """Return a number that no deployment had before."""

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from penstock.engine.control.machine_load import MachineReading
+
 LOOPBACK = "127.0.0.1"
 """The address of task managers that are all on one machine."""
 
@@ -17,6 +19,7 @@ class ManagerSettings:
     ``end_at_once`` is called, by any thread, when the head is gone: nothing that the process still does can count.
     ``host`` is the address at which other task managers reach it. ``check`` raises a `PenstockError` if this process is
     not one that can do what the head says; the head hears of it.
+    ``began`` is what was read of the host when the process began; None: as its task manager begins.
     """
 
     name: str
@@ -26,6 +29,7 @@ class ManagerSettings:
     end_at_once: Callable[[], NoReturn]
     host: str = LOOPBACK
     check: Callable[[], None] = lambda: None
+    began: MachineReading | None = None
 
 
 class LeaveOrder:

@@ -22,6 +22,7 @@ from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.part_metrics import PartMetrics
+from penstock.engine.executors.managers.part_readings import part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase, tasks_at, tasks_of
 from penstock.engine.executors.managers.pool import Lost, News, Said
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
@@ -98,6 +99,7 @@ class ManagedAttempt(Attempt):
             outcome = self._head.turn()
             self._take_news()
             self._ask_for_status()
+            self._tick()
             failure = self._judgement.failure(self._clock.monotonic_ns())
             if failure is not None:
                 return Struck(failure, None)
@@ -122,6 +124,7 @@ class ManagedAttempt(Attempt):
                     None if self._checkpoints is None else self._checkpoints.due_ns(),
                     None if progress is None else report_ns + PROGRESS_NS,
                     self._judgement.due_ns,
+                    self._head.control.due_ns,
                     *(deployment.lost_link[0] for deployment in self._deployments if deployment.lost_link is not None),
                 ]
                 self._head.wait(outcome, min((time_ns for time_ns in times if time_ns is not None), default=None))
@@ -288,6 +291,9 @@ class ManagedAttempt(Attempt):
                 self._judgement.hear(manager, message, self._clock.monotonic_ns())
             case ms.BadRecordMet():
                 self._options.bad_records.met(message.record)
+            case ms.Readings():
+                now_ns = self._clock.monotonic_ns()
+                self._head.control.hear(manager, message.machine, part_of(message), now_ns)
             case ms.Progress():
                 self._relay(self._progress.hear(manager, message))
             case ms.Joined():
@@ -316,6 +322,7 @@ class ManagedAttempt(Attempt):
             deployment.lost_link = self._clock.monotonic_ns() + LINK_NS, reason
 
     def _lose(self, lost: Lost) -> None:
+        self._head.control.forget(lost.manager)
         self._relay(self._progress.lose(lost.manager))
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")
@@ -331,6 +338,12 @@ class ManagedAttempt(Attempt):
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
         return struck_by_commit(checkpoints, self._plan.graph)
+
+    def _tick(self) -> None:
+        """Let controllers see the job, if it is time."""
+        control, now_ns = self._head.control, self._clock.monotonic_ns()
+        if control.due_ns is not None and control.due_ns <= now_ns:
+            control.tick(self._head.places(self._deployments.places()), now_ns)
 
     def _ask_for_status(self) -> None:
         due_ns = self._judgement.due_ns

@@ -9,6 +9,7 @@ from penstock.engine.checkpoint.run_scratch import RunScratch, Scratch
 from penstock.engine.core.background import Background, BackgroundThread
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.instance_services import StateFactory
+from penstock.engine.executors.managers.host_probe import Probe, SystemProbe
 from penstock.engine.executors.managers.host_process import LOOPBACK
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.transport.link import Link
@@ -36,7 +37,7 @@ class ManagerParts:
     """The parts of one task manager, which closes them.
 
     ``state`` makes the stores of its instances; None: they are pages in its scratch folder, by ``page_stores``, which
-    also read the pages that checkpoints have.
+    also read the pages that checkpoints have. Without ``probe`` no CPU is measured.
     """
 
     meeting: Meeting
@@ -44,6 +45,7 @@ class ManagerParts:
     scratch: Scratch
     page_stores: PageStores
     state: StateFactory | None = None
+    probe: Probe | None = None
 
 
 MakeParts = Callable[[str, Path, ManagerSetup, Clock, Callable[[], None]], ManagerParts]
@@ -59,4 +61,5 @@ def parts_here(
         BackgroundThread(f"penstock-uploads-{name}", wake),
         RunScratch(directory),
         RocksDbStores(),
+        probe=SystemProbe(),
     )

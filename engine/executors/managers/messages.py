@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.engine.connectors.dead_letter import FirstBadRecord
+from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
@@ -265,6 +266,18 @@ class Metrics(Message, frozen=True):
     metrics: JobMetrics
 
 
+class Readings(Message, frozen=True):
+    """The readings of a task manager's process and of what it hosts, once a second.
+
+    The tables are those of a `PartReading`, as Arrow streams; empty: it hosts nothing.
+    """
+
+    machine: MachineReading
+    instances: bytes = b""
+    sent: bytes = b""
+    received: bytes = b""
+
+
 class Status(Message, frozen=True):
     """The status of what is hosted here, as it was asked for."""
 
@@ -313,6 +326,7 @@ ToHead = (
     | Finished
     | Progress
     | Metrics
+    | Readings
     | Status
     | BadRecordMet
 )

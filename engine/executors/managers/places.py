@@ -16,16 +16,29 @@ Places = Mapping[str, str]
 """The name of a task manager for every instance, by the instance's name."""
 
 
-def deal_out(graph: ExecutionGraph, tasks: Collection[TaskId], managers: Sequence[str]) -> Places:
-    """Return places for the instances of some tasks: instance i goes to task manager i modulo their number.
+def deal_out(
+    graph: ExecutionGraph, tasks: Collection[TaskId], managers: Sequence[str], chosen: Places | None = None
+) -> Places:
+    """Return places for the instances of some tasks: those that were ``chosen`` for them.
 
-    Tasks that hold objects of the process that started the job stay in it. There is one task manager at least.
+    Others go around, instance i to task manager i modulo their number; there is one at least.
     """
+    chosen = chosen or {}
     return {
-        name: CALLER if is_in_caller(graph, task) else managers[index % len(managers)]
+        name: chosen.get(name) or managers[index % len(managers)]
         for task in graph.tasks
         if task.id in tasks
         for index, name in enumerate(graph.instances(task))
+    }
+
+
+def at_caller(graph: ExecutionGraph, tasks: Collection[TaskId]) -> Places:
+    """Return the places of the instances that hold objects of the process that started the job: they stay in it."""
+    return {
+        name: CALLER
+        for task in graph.tasks
+        if task.id in tasks and is_in_caller(graph, task)
+        for name in graph.instances(task)
     }
 
 

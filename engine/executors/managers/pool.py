@@ -5,7 +5,7 @@ it; what comes from other threads waits until that one asks.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -175,6 +175,12 @@ class ManagerPool(Generic[End]):
     def has(self, name: str) -> bool:
         """Return whether one was started and is not lost."""
         return name in self._members
+
+    def silent_s(self) -> Mapping[str, float]:
+        """Return for how long nothing was heard of each that has a link."""
+        now_ns = self._clock.monotonic_ns()
+        heard = {name: self._plane.heard_ns(name) for name in self._members}
+        return {name: (now_ns - heard_ns) / 1e9 for name, heard_ns in heard.items() if heard_ns is not None}
 
     def address(self, name: str) -> str:
         """Return where others meet one."""

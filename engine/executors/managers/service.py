@@ -10,6 +10,7 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import failure_of
+from penstock.engine.executors.managers.host_probe import SystemProbe
 from penstock.engine.executors.managers.host_process import ManagerSettings
 from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
@@ -38,6 +39,8 @@ class _Service:
         self._settings = settings
         self._end_at_once = settings.end_at_once
         self._name = settings.name
+        self._probe = SystemProbe()
+        self._began = settings.began or self._probe.read()
         self._waiter = Waiter()
         self._links: LinkSet[int] = LinkSet()
         self._waiter.add(self._links.fileno())
@@ -86,6 +89,9 @@ class _Service:
         except Exception as error:
             self._say(ms.SetupFailed(failure_of(error)))
         else:
+            # Before it joins, so that its host is known when the first instances are placed.
+            for reading in (self._began, self._probe.read()):
+                self._say(ms.Readings(reading))
             self._say(ms.Joined(os.getpid(), self._manager.address))
             failpoint("manager.joined")
 

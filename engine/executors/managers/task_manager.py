@@ -20,6 +20,7 @@ from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.executors.managers.manager_parts import ManagerParts
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads
+from penstock.engine.executors.managers.part_readings import read_all
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.step_report import Step, step_of
@@ -84,7 +85,7 @@ class TaskManager:
         """Whether it was told to end, and has."""
         self._scratch = shell.parts.scratch
         self._uploads = None if setup.storage is None else ManagerUploads(setup.storage, shell.parts.page_stores)
-        self._meeting, self._background = shell.parts.meeting, shell.parts.background
+        self._meeting, self._background, self._probe = shell.parts.meeting, shell.parts.background, shell.parts.probe
         self._hosted: HostedInstances | None = None
         self._deployed: dict[int, _Deployed] = {}
         self._progress = ProgressReports()
@@ -160,6 +161,8 @@ class TaskManager:
         if now_ns >= self._metrics_ns:
             self._metrics_ns = now_ns + METRICS_NS
             self._say_metrics()
+            if self._probe is not None:
+                self._shell.say(read_all(self._probe, self._hosted, now_ns))
         return outcome
 
     def due_ns(self) -> int:
@@ -250,6 +253,7 @@ class TaskManager:
             writer,
             self._scratch,
             self._shell.parts.state,
+            None if self._probe is None else self._probe.thread_cpu_ns,
         )
         return HostedInstances(plan, self._setup.options, around)
 
@@ -278,8 +282,7 @@ class TaskManager:
                 notes += self._abandon(hosted)
             else:
                 self._forget(number for number, item in self._deployed.items() if item.tasks <= tasks)
-                notes += hosted.take_down(hosted.members(tasks))
-                hosted.forget(tasks)
+                notes += hosted.release(tasks)
         self._shell.say(ms.TakenDown(order.tasks, tuple(notes)))
 
     def _abandon(self, hosted: HostedInstances) -> list[str]:
@@ -354,8 +357,7 @@ class TaskManager:
         self._background.submit(work, answer)
 
     def _finish(self, *, drained: bool) -> None:
-        failure = None
-        hosted = self._hosted
+        failure, hosted = None, self._hosted
         if hosted is not None:
             try:
                 hosted.close(drained=drained)

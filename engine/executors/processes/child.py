@@ -35,6 +35,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
     from penstock.engine.core.failpoint_settings import arm_from
     from penstock.engine.core.process_tuning import tune_process
+    from penstock.engine.executors.managers.host_probe import SystemProbe
     from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
     from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
     from penstock.engine.executors.processes.child_settings import read_settings
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     leave = LeaveOrder()
     _handle_signals(leave.give)
     settings = read_settings(int(descriptor))
+    began = SystemProbe().read()
     for inherited in (settings.link, settings.output_lock):
         os.set_inheritable(inherited, False)
     atexit.register(StandardLines(OutputLock(settings.output_lock)).drain)
@@ -53,7 +55,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
     tune_process()
     arm_from(os.environ, name)
     sys.path[:], sys.argv[:] = settings.path, settings.arguments
-    serve(socket(fileno=settings.link), ManagerSettings(settings.name, settings.job, settings.run, leave, end_at_once))
+    serve(
+        socket(fileno=settings.link),
+        ManagerSettings(settings.name, settings.job, settings.run, leave, end_at_once, began=began),
+    )
     sys.exit(0)
 
 

@@ -11,7 +11,8 @@ from penstock.dsl.aggregates import count
 from penstock.dsl.job import Job
 from penstock.dsl.readers import read_memory
 from penstock.engine.connectors.local.memory_sink import MemorySink
-from penstock.engine.control.cluster_snapshot import Reading, cluster_snapshot, read_counters
+from penstock.engine.control.cluster_snapshot import cluster_snapshot
+from penstock.engine.control.reading import Reading, read_counters
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.executors.embedded import EmbeddedJob
 from penstock.engine.jobs.attempt import JobPlan
@@ -147,7 +148,7 @@ def test_an_instance_that_was_built_anew_has_its_own_age_and_no_counts(tmp_path:
     spent, records = last.spent_ns.copy(), last.records_in.copy()
     spent[3] *= since / spent[3].sum()
     records[3] = 10 * ROWS
-    sent = (last.sent[0], np.where(np.arange(2)[:, np.newaxis] == 1, 10.0 * ROWS, last.sent[1]))
+    sent = (last.sent[0], np.where(np.arange(2) == 1, 10.0 * ROWS, last.sent[1]))
     snapshot = cluster_snapshot("test", 1, first, replace(last, spent_ns=spent, records_in=records, sent=sent), MACHINE)
     own = snapshot.instances
     assert own.age_s is not None and own.settled_s is not None and own.records_in is not None

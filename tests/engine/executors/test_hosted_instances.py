@@ -27,8 +27,7 @@ def test_a_region_that_went_elsewhere_writes_nothing_here(tmp_path: Path) -> Non
     hosted.begin(hosted.add(plan, FIRST), 1)
     while isinstance(hosted.worker.step(), Ran):
         pass
-    assert hosted.take_down(hosted.members(left)) == []
-    hosted.forget(left)
+    assert hosted.release(left) == []
     assert set(hosted.build.tasks) == right
     operators = {operator for task in plan.graph.tasks if task.id in right for operator in task.operators}
     assert set(hosted.build.counters) == operators and set(hosted.build.stores) <= operators

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.connectors.dead_letter import FirstBadRecord
+from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.messages import (
@@ -67,6 +68,7 @@ OUTSTANDING = st.lists(st.builds(Outstanding, COUNTS, COUNTS, NAME), max_size=2)
 FLAG = st.booleans()
 STATUSES = st.builds(PartStatus, FLAG, FLAG, FLAG, COUNTS, COUNTS, OUTSTANDING, DECIDED)
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
+WHOLE = st.lists(COUNTS, max_size=3).map(tuple)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 1 << 40),
     float: st.floats(0, 1e9),
@@ -87,6 +89,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
     dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
     JobMetrics: METRICS,
+    MachineReading: st.builds(MachineReading, COUNTS, NAME, WHOLE, COUNTS, WHOLE, COUNTS),
     Traffic: st.builds(Traffic, *[st.integers(0, 1 << 40)] * 4),
     int | None: MAYBE,
     PartStatus: STATUSES,

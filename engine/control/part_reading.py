@@ -1,0 +1,152 @@
+"""The counters of the instances of a job in one process, as Arrow tables, so that they can be said to a head.
+
+An embedded job reads all of itself as one part, a task manager those instances that it hosts; `reading` puts parts
+together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
+from penstock.model.columns import Floats, Ints
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.state.store import StateStore
+
+NAN = float("nan")
+
+INSTANCE_COLUMNS = (
+    "is_running",
+    "busy_ns",
+    "remote_wait_ns",
+    "core_wait_ns",
+    "input_wait_ns",
+    "output_wait_ns",
+    "cpu_ns",
+    "queue_bytes",
+    "hits",
+    "misses",
+    "waited_ns",
+    "state_bytes",
+    "records_in",
+)
+"""The figures of an instance since it began; NaN: not measured, or it has none."""
+
+INSTANCES = pa.schema([("task", pa.int32()), ("number", pa.int32()), *((name, "f8") for name in INSTANCE_COLUMNS)])
+SENT = pa.schema([("edge", pa.int32()), ("number", pa.int32()), ("rows", "f8")])
+RECEIVED = pa.schema([("edge", pa.int32()), ("number", pa.int32()), ("rows", "f8"), ("waiting", "f8")])
+
+
+@dataclass(frozen=True, slots=True)
+class PartReading:
+    """The counters of instances in one process at ``time_ns`` by its monotonic clock.
+
+    ``instances`` has a row for each, by the row of its task and its number; ``sent`` one for each edge and producer
+    instance, ``received`` one for each edge and consumer instance: rows that have come, and those of them that wait.
+    Edges are those between tasks, in the order of `edges_between_tasks`.
+    """
+
+    time_ns: int
+    instances: pa.Table = field(repr=False)
+    sent: pa.Table = field(repr=False)
+    received: pa.Table = field(repr=False)
+
+
+def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
+    """Return the edges of a plan that are channels."""
+    return [edge for edge in graph.edges if not edge.chained]
+
+
+def is_stateful(graph: ExecutionGraph, task: Task) -> bool:
+    """Return whether a task keeps keyed state."""
+    return any(descriptor_of(graph.node(operator).spec).keyed for operator in task.operators)
+
+
+def read_part(build: Build, now_ns: int) -> PartReading:
+    """Read what the instances here have counted; may be called from any thread, then counters may be a batch apart."""
+    graph = build.graph
+    rows: list[tuple[float, ...]] = []
+    for row, task in enumerate(graph.tasks):
+        keeps_state = is_stateful(graph, task)
+        # Counters and stores are those of the instances that are here, in their order.
+        for position, instance in enumerate(build.tasks.get(task.id, ())):
+            records = build.counters[task.head][position].rows_in
+            stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
+            held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
+            rows.append((row, instance.index, *_counts(instance, now_ns), *_accesses(stores), held, records))
+    edges = edges_between_tasks(graph)
+    sent = [
+        (number, producer, rows_sent)
+        for number, edge in enumerate(edges)
+        for producer, rows_sent in _sent(build.senders.get(edge, {})).items()
+    ]
+    received = [
+        (number, consumer, *counts)
+        for number, edge in enumerate(edges)
+        for consumer, counts in _received(build.receivers.get(edge, {})).items()
+    ]
+    return PartReading(now_ns, _table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED))
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """Return a table as the bytes of an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def decode_table(data: bytes) -> pa.Table:
+    """Return the table that `encode_table` made bytes of."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def integers(table: pa.Table, column: str) -> Ints:
+    """Return a column of whole numbers."""
+    return np.asarray(table.column(column).to_numpy(), np.int32)
+
+
+def figures(table: pa.Table, column: str) -> Floats:
+    """Return a column of figures, NaN where there is none."""
+    return np.asarray(table.column(column).to_numpy(), np.float64)
+
+
+def _counts(instance: Instance, now_ns: int) -> tuple[float, ...]:
+    accounting = instance.accounting
+    cpu_ns = accounting.cpu_ns
+    queue_bytes = NAN if instance.gate is None else float(instance.gate.waiting_bytes)
+    spent = astuple(accounting.spent(now_ns))
+    return float(not instance.done), *spent, NAN if cpu_ns is None else float(cpu_ns), queue_bytes
+
+
+def _accesses(stores: Sequence[StateStore]) -> tuple[float, float, float]:
+    counted = [count for store in stores if (count := store.accesses()) is not None]
+    if not counted:
+        return NAN, NAN, NAN
+    hits = sum(item.hits for item in counted)
+    return hits, sum(item.count for item in counted) - hits, sum(item.waited_ns for item in counted)
+
+
+def _sent(halves: Mapping[tuple[int, int], SendingHalf]) -> dict[int, int]:
+    rows: dict[int, int] = {}
+    for (producer, _), half in halves.items():
+        rows[producer] = rows.get(producer, 0) + half.sent_rows
+    return rows
+
+
+def _received(halves: Mapping[tuple[int, int], ReceivingHalf]) -> dict[int, tuple[int, int]]:
+    counts: dict[int, tuple[int, int]] = {}
+    for (_, consumer), half in halves.items():
+        rows, waiting = counts.get(consumer, (0, 0))
+        counts[consumer] = rows + half.received_rows, waiting + half.waiting_rows
+    return counts
+
+
+def _table(rows: Sequence[tuple[float, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table([pa.array(column, item.type) for column, item in zip(columns, schema, strict=True)], schema)

@@ -1,0 +1,107 @@
+"""The last readings of each task manager, as a head keeps them, and the snapshot of the job that they make."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.engine.control.cluster_snapshot import cluster_snapshot
+from penstock.engine.control.machine_load import MachineReading, MachineWindow, by_host, machine_columns
+from penstock.engine.control.part_reading import PartReading
+from penstock.engine.control.reading import merged_reading
+from penstock.model.config import LoopOptions
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.snapshot import ClusterSnapshot, MachineColumns
+
+FRESH_NS = 3_000_000_000
+"""Readings that were heard longer ago count as not measured: what ran then may not run now."""
+
+LEAST_WINDOW_NS = 1_000_000
+"""The shortest window of a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A reading of a task manager, and when the head heard it."""
+
+    machine: MachineReading
+    part: PartReading | None
+    heard_ns: int
+
+
+class ReadingBook:
+    """The last two readings of each task manager of a job."""
+
+    def __init__(self, job: str, graph: ExecutionGraph, options: LoopOptions, now_ns: int) -> None:
+        """Begin with none; times of snapshots count from now."""
+        self._job, self._graph, self._options = job, graph, options
+        self._began_ns = self._last_ns = now_ns
+        self._number = 0
+        self._before: dict[str, _Heard] = {}
+        self._after: dict[str, _Heard] = {}
+
+    def hear(self, name: str, machine: MachineReading, part: PartReading | None, now_ns: int) -> None:
+        """Take in what a task manager says."""
+        if name in self._after:
+            self._before[name] = self._after[name]
+        self._after[name] = _Heard(machine, part, now_ns)
+
+    def forget(self, name: str) -> None:
+        """A task manager is gone."""
+        self._before.pop(name, None)
+        self._after.pop(name, None)
+
+    def snapshot(
+        self,
+        managers: Sequence[str],
+        caller: str,
+        places: Mapping[str, str],
+        silent_s: Mapping[str, float],
+        now_ns: int,
+    ) -> ClusterSnapshot:
+        """Return what was measured since the last snapshot.
+
+        Instances are at ``places``, by name, or wait to be placed; ``managers`` may take them, ``caller`` is the
+        process that keeps what it has. ``silent_s`` is how long ago each was heard.
+        """
+        before_ns, now_ns = self._last_ns, max(now_ns, self._last_ns + LEAST_WINDOW_NS)
+        self._last_ns, self._number = now_ns, self._number + 1
+        fresh = {name for name, heard in self._after.items() if now_ns - heard.heard_ns <= FRESH_NS}
+        names = by_host(managers, {name: heard.machine for name, heard in self._after.items()})
+        # One that is lost keeps a row while instances count as being there.
+        elsewhere = list(dict.fromkeys([caller, *(place for place in places.values() if place not in names)]))
+        blank = MachineColumns((*names, *elsewhere), np.zeros(len(names) + len(elsewhere)))
+        before, after = (
+            merged_reading(
+                self._graph,
+                self._options,
+                time_ns - self._began_ns,
+                {name: heard.part for name, heard in heards.items() if name in fresh and heard.part is not None},
+                {name: float(heard.machine.cpu_ns) for name, heard in heards.items() if name != caller},
+            )
+            for heards, time_ns in ((self._before, before_ns), (self._after, now_ns))
+        )
+        instances = [name for task in self._graph.tasks for name in self._graph.instances(task)]
+        here = [places.get(name, "") for name in instances]
+        snapshot = cluster_snapshot(self._job, self._number, before, after, blank, here)
+        windows = {
+            name: window
+            for name in fresh
+            if (window := MachineWindow.between(_machine(self._before.get(name)), self._after[name].machine))
+        }
+        machines = machine_columns(names, elsewhere, windows, _cpu_percent(snapshot), silent_s)
+        return replace(snapshot, machines=machines)
+
+
+def _machine(heard: _Heard | None) -> MachineReading | None:
+    return None if heard is None else heard.machine
+
+
+def _cpu_percent(snapshot: ClusterSnapshot) -> dict[str, float]:
+    """Return the CPU of the instances that run on each machine, percent of a core; those not measured count nothing."""
+    instances, machines = snapshot.instances, snapshot.machines
+    if instances.cpu_ns is None:
+        return {}
+    runs = instances.is_running & ~np.isnan(instances.cpu_ns)
+    taken = np.bincount(instances.machine[runs], instances.cpu_ns[runs], len(machines))
+    return dict(zip(machines.name, (taken / snapshot.window_s / 1e7).tolist(), strict=True))
