@@ -125,6 +125,7 @@ class ManifestMaker:
             sinks=tuple(SinkEntry(operator=name, receipts=tuple(items)) for name, items in sorted(receipts.items())),
             ledger={name: dict(counts) for name, counts in sorted(counters.items())},
             meanings=self._meanings,
+            measured_cpu={task: percent for part in contributions for task, percent in part.measured_cpu.items()},
         )
 
 

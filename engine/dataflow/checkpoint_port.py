@@ -53,12 +53,14 @@ class Contribution:
 
     ``positions`` are those of sources' partitions, ``counters`` the `RowCounters` of operators, added up; by name.
     ``ended`` has for each operator how many of its instances had ended before the barrier, so that no row follows.
+    ``measured_cpu`` is the manifest's, of the place that knows it.
     """
 
     entries: tuple[InstanceEntry, ...] = ()
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)
+    measured_cpu: Mapping[str, float] = field(default_factory=dict)
 
 
 class CheckpointPort(Protocol):

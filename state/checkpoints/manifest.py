@@ -15,11 +15,11 @@ from penstock.model.errors import BugError, CheckpointError
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.files.durable_files import NAME_PATTERN
 
-FORMAT = 2
+FORMAT = 3
 """The version of manifests that are written."""
 
-FORMATS = (1, FORMAT)
-"""The versions that are read: manifests of version 1 have no meanings."""
+FORMATS = (1, 2, FORMAT)
+"""The versions that are read: manifests of version 1 have no meanings, those of version 2 no measured CPU."""
 
 MANIFEST_BYTES_LIMIT = 64 << 20
 """The longest manifest that is read."""
@@ -93,6 +93,8 @@ class CheckpointManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """All of one checkpoint. ``created_us`` is in microseconds since 1970 UTC; ``parallelism`` is per operator name.
 
     ``meanings`` say what the state of each operator stands for; None: it was not noted yet when this was written.
+    ``measured_cpu`` is what an instance of each task took when it was measured last, percent of a core, by the task's
+    name: where to place it when the job begins again.
     """
 
     job: Name
@@ -106,6 +108,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     sinks: tuple[SinkEntry, ...] = ()
     ledger: dict[str, Any] = {}
     meanings: dict[str, OperatorMeaning] | None = None
+    measured_cpu: dict[str, Annotated[float, msgspec.Meta(ge=0)]] = {}
     format: int = FORMAT
 
     def files(self) -> dict[str, FileEntry]:
@@ -130,6 +133,7 @@ def encode_manifest(manifest: CheckpointManifest) -> bytes:
     for sink in manifest.sinks:
         _check_json(sink.receipts, f"a receipt of sink {sink.operator!r}")
     _check_json(manifest.ledger, "the ledger")
+    _check_json(manifest.measured_cpu, "the measured CPU")
     try:
         body = msgspec.json.encode(manifest, order="deterministic")
     except (TypeError, ValueError, OverflowError) as error:

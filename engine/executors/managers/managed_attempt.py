@@ -7,7 +7,6 @@ instances run, and brings what these say.
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core import job_events as je
@@ -196,7 +195,8 @@ class ManagedAttempt(Attempt):
         awaited = self._uploads.begin(epoch, managers)
         for manager in managers:
             self._head.send(manager, ms.Upload(epoch))
-        return partial(self._head.result_of, awaited)
+        known = Contribution(measured_cpu=dict(self._head.control.measured_cpu))
+        return lambda: [*self._head.result_of(awaited), known]
 
     def give_up(self, epoch: int) -> None:
         """Let go of the cuts of an epoch."""
@@ -217,6 +217,8 @@ class ManagedAttempt(Attempt):
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         managers = self._head.await_managers(self._take)
         others_run = len(self._deployments) > 0
+        if start.restored is not None:
+            self._head.control.know(start.restored.manifest.measured_cpu)
         restore = None if start.restored is None else self._restore(start.restored)
         deployed = self._deployments.deploy(tasks, managers, start, restore)
         # Of those that are lost nothing counts any more; if all is built anew, nothing of before does.

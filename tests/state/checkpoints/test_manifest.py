@@ -43,6 +43,18 @@ def test_a_manifest_comes_back():
     assert manifest.files() == {entry.digest: entry}
 
 
+def test_measured_cpu_comes_back_and_older_manifests_have_none():
+    manifest = manifest_of(7, measured_cpu={"read -> map": 12.5})
+    assert decode_manifest(encode_manifest(manifest)).measured_cpu == {"read -> map": 12.5}
+    plain = msgspec.to_builtins(manifest_of(7))
+    del plain["measured_cpu"]
+    for older in (1, 2):
+        assert decode_manifest(sealed(msgspec.json.encode({**plain, "format": older}))).measured_cpu == {}
+    for impossible in (math.nan, math.inf, -1.0):
+        with pytest.raises(BugError):
+            encode_manifest(manifest_of(7, measured_cpu={"read": impossible}))
+
+
 def test_the_order_of_mappings_does_not_matter():
     one, other = manifest_of(1, ledger={"a": 1, "b": 2}), manifest_of(1, ledger={"b": 2, "a": 1})
     assert encode_manifest(one) == encode_manifest(other)
@@ -121,6 +133,6 @@ def test_crafted_bytes_are_refused(tmp_path, number):
 
 
 def test_another_format_says_so():
-    body = msgspec.json.encode(manifest_of(1, format=3))
-    with pytest.raises(CheckpointError, match="has format 3 and this version of Penstock reads formats up to 2"):
+    body = msgspec.json.encode(manifest_of(1, format=4))
+    with pytest.raises(CheckpointError, match="has format 4 and this version of Penstock reads formats up to 3"):
         decode_manifest(sealed(body))
