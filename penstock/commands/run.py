@@ -43,6 +43,7 @@ def run(
     spread: Annotated[
         bool | None, typer.Option("--spread", help="Task managers on many nodes of the Ray cluster, not on few.")
     ] = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Give each of these processes a core of its own.")] = False,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
         str | None, optional("TIME", "How often updating results leave under load: 100ms.")
@@ -132,6 +133,7 @@ def run(
             transport=transport,
             address=address,
             spread=spread,
+            pin=pin,
             batch_rows=batch_rows,
             emit_interval=emit_interval,
             start_timeout=start_timeout,

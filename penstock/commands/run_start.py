@@ -55,6 +55,7 @@ class RunOverrides:
     transport: str | None = None
     address: str | None = None
     spread: bool | None = None
+    pin: bool = False
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: str | None = None
@@ -119,6 +120,7 @@ class RunOverrides:
             loop=replace(options.loop, **changed_fields(LOOP, given)),
             parallelism=options.parallelism if self.parallelism is None else parallelism_option(self.parallelism),
             executor=self.executor or options.executor,
+            pin=self.pin or options.pin,
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),

@@ -36,6 +36,9 @@ class JobOptions(TypedDict, total=False):
     spread: bool
     """Task managers on as many nodes of a Ray cluster as there are, not on as few as have room; default False."""
 
+    pin: bool
+    """Give each task manager a core of its own, of those that the job may use; default: the system moves them."""
+
     directory: str | Path
     """Where the job's own files go, such as dead letters; default ``.penstock/NAME``."""
 

@@ -66,6 +66,7 @@ OPTIONS = {
     "--out": "DIR",
     "--parallelism": "P",
     "--parquet": "FILE",
+    "--pin": FLAG,
     "--policy": "NAME",
     "--port": "PORT",
     "--queries": "Q",

@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
     leave = LeaveOrder()
     _handle_signals(leave.give)
     settings = read_settings(int(descriptor))
+    if settings.core is not None:
+        # Before there are threads: each of them keeps to the core of the one that starts it.
+        os.sched_setaffinity(0, {settings.core})
     began = SystemProbe().read()
     for inherited in (settings.link, settings.output_lock):
         os.set_inheritable(inherited, False)

@@ -11,7 +11,8 @@ class ChildSettings:
 
     ``link`` and ``output_lock`` are descriptors: its end of the control link, and the file that is locked to print.
     ``path`` and ``arguments`` are the head's `sys.path` and `sys.argv`, so that the modules of the user's program are
-    found there as here. ``service`` is the module whose ``serve`` is the task manager.
+    found there as here. ``service`` is the module whose ``serve`` is the task manager. It keeps to ``core``, None: to
+    those of the head.
     """
 
     name: str
@@ -22,6 +23,7 @@ class ChildSettings:
     service: str
     path: tuple[str, ...]
     arguments: tuple[str, ...]
+    core: int | None = None
 
 
 def write_settings(settings: ChildSettings) -> int:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +23,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.executors.processes.child import HEAD_GONE
 from penstock.engine.executors.processes.child_settings import ChildSettings, write_settings
 from penstock.engine.executors.processes.descriptors import above_standard
-from penstock.model.errors import BugError, RetryableError, UserError
+from penstock.model.errors import BugError, OptionError, RetryableError, UserError
 
 SERVICE = "penstock.engine.executors.managers.service"
 """The module whose ``serve`` is a task manager."""
@@ -48,8 +48,12 @@ class ProcessLauncher:
     closed, the head prints by whole lines, too.
     """
 
-    def __init__(self, job: str, run: int, service: str = SERVICE, clock: Clock | None = None) -> None:
+    def __init__(
+        self, job: str, run: int, service: str = SERVICE, clock: Clock | None = None, cores: Sequence[int] = ()
+    ) -> None:
         """Begin with no process. ``service`` is the module whose ``serve(end, settings)`` each one runs.
+
+        Each process keeps to one of ``cores`` that no other has; without any they go where the system puts them.
 
         Raises:
             UserError: this system is not Linux, or the program that runs Python is not known.
@@ -69,6 +73,8 @@ class ProcessLauncher:
         from penstock.engine.executors.processes.line_output import OutputLock, StandardLines
 
         self._job, self._run, self._service = job, run, service
+        self._free_cores, self._pinned = list(cores), bool(cores)
+        self._core_of: dict[str, int] = {}
         self._clock = clock or SystemClock()
         self._path = tuple(item for item in sys.path if isinstance(item, str))
         self._arguments = tuple(sys.argv)
@@ -95,6 +101,10 @@ class ProcessLauncher:
         """
         if self._closed or name in self._processes:
             raise BugError(f"task manager {name!r} is started twice, or after the launcher was closed")
+        if self._pinned:
+            if not self._free_cores:
+                raise BugError(f"task manager {name!r} has no core of its own: all are taken")
+            self._core_of[name] = self._free_cores.pop(0)
         here, there = socket.socketpair()
         started: Future[None] = Future()
         self._work.put(lambda: self._spawn(name, there, started))
@@ -102,6 +112,7 @@ class ProcessLauncher:
             started.result()
         except OSError as error:
             here.close()
+            self._free_core(name)
             raise RetryableError(f"the process of task manager {name!r} could not be started: {error}") from error
         except BaseException:
             here.close()
@@ -149,6 +160,7 @@ class ProcessLauncher:
         self.kill(name)
         self._killed.discard(name)
         del self._processes[name]
+        self._free_core(name)
 
     def close(self, grace_s: float) -> None:
         """Wait for processes that were told to end, ``grace_s`` for all of them at most, and kill the others.
@@ -173,6 +185,11 @@ class ProcessLauncher:
             finally:
                 self._output_lock.close()
 
+    def _free_core(self, name: str) -> None:
+        if name in self._core_of:
+            self._free_cores.append(self._core_of.pop(name))
+            self._free_cores.sort()
+
     def _spawn_until_closed(self) -> None:
         while (work := self._work.get()) is not None:
             work()
@@ -183,7 +200,15 @@ class ProcessLauncher:
         try:
             descriptors.append(link := above_standard(there.detach()))
             settings = ChildSettings(
-                name, self._job, self._run, link, self._lock_file, self._service, self._path, self._arguments
+                name,
+                self._job,
+                self._run,
+                link,
+                self._lock_file,
+                self._service,
+                self._path,
+                self._arguments,
+                self._core_of.get(name),
             )
             descriptors.append(file := above_standard(write_settings(settings)))
             self._processes[name] = subprocess.Popen(
@@ -202,6 +227,20 @@ class ProcessLauncher:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
+
+
+def cores_to_pin(count: int, usable: Sequence[int]) -> Sequence[int]:
+    """Return a core for each of so many task managers, of those that may be used.
+
+    Raises:
+        OptionError: there are not so many.
+    """
+    if count > len(usable):
+        raise OptionError(
+            f"pin needs a core for each of {count} task managers, and {len(usable)} may be used: start fewer of them, "
+            "or leave pin out"
+        )
+    return tuple(usable[:count])
 
 
 def _home() -> str:
