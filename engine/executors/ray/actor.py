@@ -50,6 +50,7 @@ class TaskManagerActor:
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
         from penstock.engine.executors.managers.process_name import set_process_name
         from penstock.engine.executors.ray.control_socket import connect_to_head
+        from penstock.engine.executors.ray.cpu_witness import begin_witness, has_witness, witness_name
 
         set_process_name(f"penstock {settings.name}")
         hold_libraries_to_one_core()
@@ -59,7 +60,10 @@ class TaskManagerActor:
         tune_process()
         arm_from(settings.home.environment, settings.name)
         settings.home.enter()
-        end = connect_to_head(settings.head, settings.token, settings.name, settings.run, SystemClock())
+        connect = partial(connect_to_head, settings.head, settings.token, run=settings.run, clock=SystemClock())
+        end = connect(name=settings.name)
+        if has_witness():
+            begin_witness(connect(name=witness_name(settings.name)))
         host = ray.util.get_node_ip_address()
         check = partial(settings.home.check, host)
         serve(end, ManagerSettings(settings.name, settings.job, settings.run, LeaveOrder(), end_at_once, host, check))

@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from penstock.engine.core.contract import Clock
 from penstock.engine.executors.ray.actor import TaskManagerActor
 from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.engine.executors.ray.cpu_witness import CpuReading, witness_name
 from penstock.engine.executors.ray.endings import ending_of
 from penstock.model.errors import BugError, RetryableError
 
@@ -26,10 +27,11 @@ FULL_NS = 10_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ActorCall:
-    """A task manager: its actor, and the call that takes as long as it lives."""
+    """A task manager: its actor, the call that takes as long as it lives, and what is said of the cores it uses."""
 
     actor: Any
     over: Any
+    cpu: CpuReading
 
 
 @dataclass(eq=False)
@@ -89,7 +91,7 @@ class RayLauncher:
             places = self._reserve(1)
             self._places.append(places)
         end = self._expect(name)
-        self._begin(name, places)
+        self._begin(name, places, CpuReading(self._expect(witness_name(name))))
         return end
 
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
@@ -102,17 +104,20 @@ class RayLauncher:
         return ending_of(call.over) if over else None
 
     def cpu_ns(self, name: str) -> int | None:
-        """Return None: its process may be on another host."""
-        return None
+        """Return the time that a process has used on any core, as its witness has said; None: it has said nothing."""
+        call = self._calls.get(name)
+        return None if call is None else call.cpu.read_ns()
 
     def forget(self, name: str) -> None:
         """Let go of one, which is killed if it lives."""
         self._dismiss(name)
+        self._dismiss(witness_name(name))
         self._unplaced.pop(name, None)
         call = self._calls.pop(name, None)
         for places in self._places:
             places.taken.discard(name)
         if call is not None:
+            call.cpu.close()
             ray.kill(call.actor)
 
     def close(self, grace_s: float) -> None:
@@ -133,7 +138,7 @@ class RayLauncher:
         group = placement_group([{"CPU": 1}] * count, strategy=self._strategy)
         return _Places(group, count, self._clock.monotonic_ns())
 
-    def _begin(self, name: str, places: _Places) -> None:
+    def _begin(self, name: str, places: _Places, cpu: CpuReading) -> None:
         places.taken.add(name)
         make = ray.remote(TaskManagerActor).options(
             num_cpus=1,
@@ -144,7 +149,7 @@ class RayLauncher:
             scheduling_strategy=PlacementGroupSchedulingStrategy(places.group, placement_group_bundle_index=-1),
         )
         actor: Any = make.remote(name)
-        self._calls[name] = ActorCall(actor, actor.serve.remote(self._settings(name)))
+        self._calls[name] = ActorCall(actor, actor.serve.remote(self._settings(name)), cpu)
 
     def _await_places(self) -> None:
         """Look whether places are there now, and give those up that have been waited for long enough."""
@@ -159,9 +164,10 @@ class RayLauncher:
         """Take as many places as there are in the stead of some that are not to be had together."""
         asked = places.size
         self._places.remove(places)
-        for name in places.taken:
+        waiting = {name: self._calls.pop(name) for name in places.taken}
+        for call in waiting.values():
             # Those that wait for a place do not end with it.
-            ray.kill(self._calls.pop(name).actor)
+            ray.kill(call.actor)
         remove_placement_group(places.group)
         free = int(ray.available_resources().get("CPU", 0))
         placed = sorted(places.taken)[: min(free, asked - 1)]
@@ -169,7 +175,7 @@ class RayLauncher:
             fewer = self._reserve(len(placed))
             self._places.append(fewer)
             for name in placed:
-                self._begin(name, fewer)
+                self._begin(name, fewer, waiting[name].cpu)
         whole = int(ray.cluster_resources().get("CPU", 0))
         reason = (
             f"{asked} {'CPU was' if asked == 1 else 'CPUs were'} asked of Ray for task managers, and {free} of its "
