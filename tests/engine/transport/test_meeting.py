@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.clock import ManualClock, SystemClock
 from penstock.engine.transport import greeting as greeting_module
 from penstock.engine.transport.addresses import Transport
 from penstock.engine.transport.link import Link
@@ -249,5 +249,22 @@ def test_rings_are_as_large_as_is_said() -> None:
 
     together([lambda: live("a", "b"), lambda: live("b", "a")])
     assert sizes == [SMALL_RING_BYTES] * 2
+    for each in places.values():
+        each.close()
+
+
+def test_places_at_different_addresses_meet_by_tcp() -> None:
+    addresses = {"a": "127.0.0.1", "b": "127.0.0.2", "c": "127.0.0.3"}
+    places = {me: MeetingPlace(me, TOKEN, SystemClock(), Transport.TCP, host) for me, host in addresses.items()}
+    for me, host in addresses.items():
+        assert places[me].address.startswith(f"tcp:{host}:")
+
+    def meet(me: str) -> None:
+        peers = {peer: place.address for peer, place in places.items() if peer != me}
+        links = places[me].meet(0, peers, never)
+        assert all(isinstance(link, SocketLink) for link in links.values())
+        exchange(me, 0, links)
+
+    together((lambda me=me: meet(me)) for me in places)
     for each in places.values():
         each.close()
