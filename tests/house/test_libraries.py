@@ -1,8 +1,12 @@
 """Heavy libraries are imported only where the house allows them."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,9 +63,24 @@ def test_libraries_stay_in_their_column() -> None:
     assert strays == []
 
 
-def test_the_model_stays_light() -> None:
-    import sys
+WITHOUT_RAY = """
+import sys
+import penstock as ps
+from penstock.commands.cli import app
+rows = ps.read_memory([{"id": 1}]).collect()
+ps.run("small", directory=sys.argv[1], executor=sys.argv[2])
+print("ray" in sys.modules, len(rows.rows()))
+"""
 
+
+@pytest.mark.parametrize("executor", ["embedded", "processes"])
+def test_nothing_imports_ray_but_its_executor(tmp_path: Path, executor: str) -> None:
+    command = [sys.executable, "-c", WITHOUT_RAY, str(tmp_path), executor]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout == "False 1\n"
+
+
+def test_the_model_stays_light() -> None:
     heavy = {
         (name, module)
         for name, module in imports()

@@ -12,7 +12,5 @@ SMALL: Mapping[str, Any] = {"batch_rows": 997, "channel_bytes": 20_000}
 
 EXECUTORS: Mapping[str, Mapping[str, Any]] = {"embedded": {}, "processes": PROCESSES, "ray": RAY}
 
-CASES = but_for(
-    EXECUTORS, ["embedded", "processes"], "on Ray; tests/contracts/executors/test_on_ray.py has the least of it"
-)
+CASES = but_for(EXECUTORS, ["embedded", "processes"], "on Ray; test_on_ray.py has the least of it")
 """The names of executors as parameters of a test."""
