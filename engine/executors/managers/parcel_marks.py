@@ -1,7 +1,7 @@
 """Marks in the bytes of a plan: whose operator they make, so that it can be named if that cannot be done."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from penstock.model.job_graph import OperatorNode
@@ -19,14 +19,8 @@ _mark = _Mark()
 
 def marked(node: OperatorNode) -> tuple[Any, ...]:
     """Return how pickle is to write an operator: its name goes ahead of what it consists of."""
-    return (
-        _begin,
-        (f"{node.name!r} ({node.where})" if node.where else repr(node.name),),
-        dict(vars(node)),
-        None,
-        None,
-        _end,
-    )
+    phrase = f"{node.name!r} ({node.where})" if node.where else repr(node.name)
+    return _made, (_Beginning(phrase), *(getattr(node, item.name) for item in fields(node)))
 
 
 def take_mark() -> str:
@@ -35,11 +29,20 @@ def take_mark() -> str:
     return phrase
 
 
-def _begin(phrase: str) -> OperatorNode:
+class _Beginning:
+    """What comes first of an operator: it makes the mark as it is read."""
+
+    def __init__(self, phrase: str) -> None:
+        self._phrase = phrase
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _begin, (self._phrase,)
+
+
+def _begin(phrase: str) -> None:
     _mark.phrase = phrase
-    return object.__new__(OperatorNode)
 
 
-def _end(node: OperatorNode, values: dict[str, Any]) -> None:
-    vars(node).update(values)
+def _made(beginning: None, *values: Any) -> OperatorNode:
     _mark.phrase = ""
+    return OperatorNode(*values)
