@@ -50,7 +50,7 @@ ExecutorChoice = Annotated[
     ),
 ]
 TaskManagers = Annotated[
-    int | None, optional("N", "So many processes; by default one for each core.", "--task-managers", min=1)
+    int | None, optional("N", "So many processes; one for each core by default.", "--task-managers", min=1)
 ]
 TransportChoice = Annotated[
     Transport | None,
