@@ -21,16 +21,18 @@ from penstock.engine.core.job_events import Notice
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.http_api import server
 from penstock.http_api.access import Tokens
+from penstock.http_api.event_log import KEPT_EVENTS
+from penstock.http_api.event_messages import Missed
 from penstock.http_api.readings import Readings
 from penstock.http_api.server import ApiEndpoint
+from penstock.jobs_client.address import parse_address
+from penstock.jobs_client.client import JobClient
 from tests.penstock.http_api.served_jobs import ACTION_TOKEN, StillJob, port_of, request
 from tests.penstock.recovery.checkpoint_jobs import LONG_S
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiEndpoint]:
-    """Return an endpoint with little patience."""
-    monkeypatch.setattr(server, "PATIENCE_S", 0.2)
+def endpoint() -> Iterator[ApiEndpoint]:
     with ApiEndpoint("127.0.0.1", 0, Tokens(act=ACTION_TOKEN)) as endpoint:
         endpoint.show(StillJob())
         yield endpoint
@@ -42,17 +44,22 @@ HEAD = b"POST /v1/stop HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer "
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost:", HEAD + b"Content-Length: 20\r\n\r\n{"], ids=str
 )
-def test_who_does_not_finish_a_request_is_cut_off(hasty: ApiEndpoint, sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(hasty.url)), timeout=LONG_S) as slow:
-        slow.sendall(sent % port_of(hasty.url) if b"%d" in sent else sent)
+def test_who_does_not_finish_a_request_is_cut_off(
+    endpoint: ApiEndpoint, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = server.PATIENCE_S
+    monkeypatch.setattr(server, "PATIENCE_S", 0.2)
+    with socket.create_connection(("127.0.0.1", port_of(endpoint.url)), timeout=LONG_S) as slow:
+        slow.sendall(sent % port_of(endpoint.url) if b"%d" in sent else sent)
         with suppress(ConnectionResetError):
             assert slow.recv(1) == b""
-    assert request(hasty.url, "GET", "/health")[0] == 200
+    monkeypatch.setattr(server, "PATIENCE_S", patience_s)
+    assert request(endpoint.url, "GET", "/health")[0] == 200
 
 
-def test_a_connection_answers_one_request(hasty: ApiEndpoint) -> None:
-    line = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port_of(hasty.url)}\r\n\r\n".encode()
-    with socket.create_connection(("127.0.0.1", port_of(hasty.url)), timeout=LONG_S) as connection:
+def test_a_connection_answers_one_request(endpoint: ApiEndpoint) -> None:
+    line = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port_of(endpoint.url)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", port_of(endpoint.url)), timeout=LONG_S) as connection:
         connection.sendall(line * 3)
         answer = b""
         while part := connection.recv(4_096):
@@ -60,19 +67,19 @@ def test_a_connection_answers_one_request(hasty: ApiEndpoint) -> None:
     assert answer.count(b"HTTP/1.1 200") == 1
 
 
-def test_headers_that_do_not_end_are_refused(hasty: ApiEndpoint) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(hasty.url)), timeout=LONG_S) as endless:
+def test_headers_that_do_not_end_are_refused(endpoint: ApiEndpoint) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(endpoint.url)), timeout=LONG_S) as endless:
         endless.sendall(b"GET /health HTTP/1.1\r\nX: " + b"x" * (server.MOST_HEADER_BYTES + 1))
         assert endless.recv(12) == b"HTTP/1.1 400"
 
 
-def test_no_word_of_the_server_is_on_standard_error(hasty: ApiEndpoint, capfd: pytest.CaptureFixture[str]) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(hasty.url)), timeout=LONG_S) as broken:
+def test_no_word_of_the_server_is_on_standard_error(endpoint: ApiEndpoint, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(endpoint.url)), timeout=LONG_S) as broken:
         broken.sendall(b"\x16\x03\x01\r\n\r\n")
         while broken.recv(4_096):
             pass
-    request(hasty.url, "GET", "/v1/nothing")
-    hasty.close()
+    request(endpoint.url, "GET", "/v1/nothing")
+    endpoint.close()
     assert capfd.readouterr().err == ""
 
 
@@ -113,6 +120,32 @@ def test_many_who_ask_share_readings_that_are_no_older_than_their_question() -> 
 
     asyncio.run(ask_often())
     assert most == 1
+
+
+def test_a_reading_that_hangs_holds_up_neither_events_nor_actions_nor_the_job() -> None:
+    go_on = threading.Event()
+    began = threading.Event()
+
+    def read() -> JobMetrics:
+        began.set()
+        assert go_on.wait(LONG_S)
+        return no_metrics("items")
+
+    job = StillJob(read)
+    with ApiEndpoint("127.0.0.1", 0, Tokens(act=ACTION_TOKEN)) as endpoint, ThreadPoolExecutor(1) as asking:
+        endpoint.show(job)
+        asked = asking.submit(request, endpoint.url, "GET", "/v1/status")
+        assert began.wait(LONG_S) and endpoint.url is not None
+        # What a job tells is out of its hands at once: were it not, this test would wait here for ever.
+        for number in range(2 * KEPT_EVENTS):
+            endpoint.tell(Notice(str(number)))
+        with JobClient(parse_address(endpoint.url)).events("0") as events:
+            assert next(events).event == Missed(KEPT_EVENTS)
+            assert next(events).event == Notice(str(KEPT_EVENTS))
+        assert request(endpoint.url, "POST", "/v1/stop", {}, ACTION_TOKEN)[0] == 202
+        assert job.stops == [(False, None)] and not asked.done()
+        go_on.set()
+        assert asked.result(LONG_S)[0] == 200
 
 
 ROWS = 400_000
