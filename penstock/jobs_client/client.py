@@ -120,6 +120,7 @@ class JobClient:
         sent = dict(headers or {})
         if address.token is not None:
             sent["Authorization"] = f"Bearer {address.token}"
+        response: http.client.HTTPResponse | None = None
         try:
             try:
                 connection.request(method, address.path + path, None if body is None else json.dumps(body), sent)
@@ -131,6 +132,9 @@ class JobClient:
                 raise self._error(response, failed)
             yield response
         finally:
+            # An answer that was not read to its end keeps the connection open by itself.
+            if response is not None:
+                response.close()
             connection.close()
 
     def _unreachable(self, error: BaseException) -> JobUnreachableError:

@@ -217,7 +217,9 @@ def test_no_answer_lets_a_page_read_it_or_is_kept(endpoint: ApiEndpoint) -> None
     for path, token in (("/", READ_TOKEN), ("/v1/status", READ_TOKEN), ("/v1/status", None), ("/health", None)):
         connection = http.client.HTTPConnection("127.0.0.1", port_of(endpoint.url), timeout=LONG_S)
         connection.request("GET", path, headers={} if token is None else {"Authorization": f"Bearer {token}"})
-        headers = {name.lower(): value for name, value in connection.getresponse().getheaders()}
+        response = connection.getresponse()
+        response.read()
+        headers = {name.lower(): value for name, value in response.getheaders()}
         connection.close()
         assert not [name for name in headers if name.startswith("access-control-")]
         assert headers["cache-control"] == "no-store" and headers["x-content-type-options"] == "nosniff"

@@ -67,6 +67,18 @@ def test_errors_say_what_is_to_be_done() -> None:
         client_of(endpoint).status()
 
 
+def test_a_watch_that_is_left_is_over_at_once() -> None:
+    with ApiEndpoint("127.0.0.1", 0) as endpoint:
+        endpoint.show(StillJob())
+        client = client_of(endpoint)
+        with client.events() as events:
+            assert client.status().watchers == 1
+        # The iterator lives on, and with it all that it reads from.
+        while client.status().watchers:
+            pass
+        assert next(events, None) is None
+
+
 def test_without_an_action_token_the_scope_is_named() -> None:
     with ApiEndpoint("127.0.0.1", 0) as endpoint:
         endpoint.show(StillJob())
