@@ -93,19 +93,10 @@ class LinkSet(Generic[Region]):
         channels = [entry.channels for entry in self._entries.values()]
         return sum(item.sent for item in channels), sum(item.received for item in channels)
 
-    def has_unsent(self) -> bool:
-        """Return whether something could not leave yet over a link that is there."""
-        return any(entry.channels.link.has_unsent() for entry in self._entries.values())
-
     def end(self, region: Region) -> None:
         """Tell the other sides that no element will be sent any more in a region."""
         for entry in self._of(region):
             entry.channels.link.end()
-
-    def has_ended(self, region: Region) -> bool:
-        """Return whether all other sides have said so in a region, and nothing is unsent: it may be removed."""
-        links = [entry.channels.link for entry in self._of(region)]
-        return all(link.has_ended() and not link.has_unsent() for link in links)
 
     def close(self) -> None:
         """Close all links."""

@@ -1,4 +1,7 @@
-"""The life of a task manager as the head knows it: one table of transitions."""
+"""The life of a task manager as the head knows it: one table of transitions.
+
+One that is lost, or has ended, has no state: the head forgets it, and its name is no other's.
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,9 +16,6 @@ class ManagerState(Enum):
     IDLE = "it has joined and has no instances"
     DEPLOYED = "it builds instances, or has built them and awaits the start"
     RUNNING = "its instances run"
-    DRAINING = "it ends its instances in order, and then itself"
-    LOST = "it gave no sign of life, or its process ended: its instances are lost, and nothing it says counts"
-    GONE = "its process has ended and was waited for"
 
 
 class ManagerEvent(Enum):
@@ -25,33 +25,16 @@ class ManagerEvent(Enum):
     DEPLOY_ORDERED = "instances were ordered"
     START_ORDERED = "everything is built everywhere, its instances were told to run"
     TAKEN_DOWN = "it has released all of its instances"
-    DRAIN_ORDERED = "it was told to end"
-    LOST = "it gave no sign of life for too long, its link broke or its process ended"
-    REAPED = "its process has ended and was waited for"
 
 
 _S, _E = ManagerState, ManagerEvent
 
 TRANSITIONS: Mapping[ManagerState, Mapping[ManagerEvent, ManagerState]] = {
-    _S.STARTED: {_E.JOINED: _S.IDLE, _E.DRAIN_ORDERED: _S.DRAINING, _E.LOST: _S.LOST},
-    _S.IDLE: {_E.DEPLOY_ORDERED: _S.DEPLOYED, _E.DRAIN_ORDERED: _S.DRAINING, _E.LOST: _S.LOST},
+    _S.STARTED: {_E.JOINED: _S.IDLE},
+    _S.IDLE: {_E.DEPLOY_ORDERED: _S.DEPLOYED},
     # Another region may be deployed where one runs.
-    _S.DEPLOYED: {
-        _E.DEPLOY_ORDERED: _S.DEPLOYED,
-        _E.START_ORDERED: _S.RUNNING,
-        _E.TAKEN_DOWN: _S.IDLE,
-        _E.DRAIN_ORDERED: _S.DRAINING,
-        _E.LOST: _S.LOST,
-    },
-    _S.RUNNING: {
-        _E.DEPLOY_ORDERED: _S.DEPLOYED,
-        _E.TAKEN_DOWN: _S.IDLE,
-        _E.DRAIN_ORDERED: _S.DRAINING,
-        _E.LOST: _S.LOST,
-    },
-    _S.DRAINING: {_E.TAKEN_DOWN: _S.DRAINING, _E.LOST: _S.LOST, _E.REAPED: _S.GONE},
-    _S.LOST: {_E.LOST: _S.LOST, _E.REAPED: _S.GONE},
-    _S.GONE: {},
+    _S.DEPLOYED: {_E.DEPLOY_ORDERED: _S.DEPLOYED, _E.START_ORDERED: _S.RUNNING, _E.TAKEN_DOWN: _S.IDLE},
+    _S.RUNNING: {_E.DEPLOY_ORDERED: _S.DEPLOYED, _E.TAKEN_DOWN: _S.IDLE},
 }
 """The state that follows, by state and event."""
 

@@ -165,8 +165,7 @@ class ManagerPool(Generic[End]):
 
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
-        unusable = (ManagerState.STARTED, ManagerState.DRAINING, ManagerState.LOST, ManagerState.GONE)
-        return [name for name, member in self._members.items() if member.state not in unusable]
+        return [name for name, member in self._members.items() if member.state is not ManagerState.STARTED]
 
     def awaited(self) -> int:
         """Return how many have been started and may yet join."""
@@ -364,5 +363,4 @@ class ManagerPool(Generic[End]):
 _ORDERS = {
     ms.Deploy: ManagerEvent.DEPLOY_ORDERED,
     ms.Start: ManagerEvent.START_ORDERED,
-    ms.Leave: ManagerEvent.DRAIN_ORDERED,
 }
