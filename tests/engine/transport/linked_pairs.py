@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.transport.framed_link import FramedLink
 from penstock.engine.transport.greeting import Greeting
-from penstock.engine.transport.handshake import NONCE_BYTES, Ability, Hello, connect, listen
+from penstock.engine.transport.handshake import NONCE_BYTES, Ability, Hello, Recognise, connect, listen
 from penstock.engine.transport.ring_link import RingLink
 from penstock.engine.transport.socket_link import SocketLink
 
@@ -53,7 +53,7 @@ def greet(end: socket.socket, *, connects: bool, ring_bytes: int = SMALL_RING_BY
 def proceed(greeting: Greeting) -> None:
     """Let a greeting go on as far as it can."""
     greeting.proceed()
-    if greeting.awaits_recognition():
+    if isinstance(greeting._command, Recognise) and greeting._reply is None:
         greeting.recognise(Ability.RING)
         greeting.proceed()
 
