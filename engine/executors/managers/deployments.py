@@ -9,10 +9,11 @@ from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.observed_time import ObservedTime
-from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at
+from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import News
 from penstock.engine.plan.regions import regions
+from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 
@@ -168,6 +169,9 @@ class Deployments:
         managers = self.managers
         self._is_committed = committed
         self._missing = {manager for manager in managers if not self._head.is_there(manager)}
+        if self._missing and not committed:
+            lost = ", ".join(map(place_phrase, sorted(self._missing)))
+            raise WorkerLostError(f"{lost} is lost, and what was there is not committed")
         self._await((0, manager) for manager in managers - self._missing)
         for manager in _caller_last(managers - self._missing):
             self._head.send(manager, ms.Finish(drained))

@@ -98,6 +98,30 @@ def test_who_has_built_its_part_and_is_lost_before_the_others_have_is_missed(tmp
 
 
 @pytest.mark.parametrize("committed", [True, False])
+def test_who_was_lost_before_all_close_is_not_waited_for(tmp_path: Path, committed: bool) -> None:
+    def take(news: News) -> None:
+        match news:
+            case Lost(manager):
+                deployments.lose(manager, WorkerLostError(f"{manager} is lost"))
+            case Said(manager, ms.Deployed() | ms.TakenDown() | ms.Finished() as said):
+                deployments.hear(manager, said)
+
+    scene = Scene(tmp_path)
+    with scene.head as head:
+        graph = scene.plan.graph
+        deployments = Deployments(graph, head, scene.clock, take)
+        deployments.deploy(frozenset(task.id for task in graph.tasks), head.await_managers(take), FIRST, None)
+        scene.launcher.kill("tm-1")
+        for news in scene.news_until(lambda: not head.pool.has("tm-1")):
+            take(news)
+        if committed:
+            assert deployments.finish(drained=True, committed=True) == ["tm-1"]
+        else:
+            with pytest.raises(WorkerLostError, match="'tm-1' is lost, and what was there is not committed"):
+                deployments.finish(drained=True, committed=False)
+
+
+@pytest.mark.parametrize("committed", [True, False])
 def test_who_is_lost_while_all_close_takes_only_along_what_is_not_committed(tmp_path: Path, committed: bool) -> None:
     def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
         if isinstance(order, ms.Finish) and name == "tm-1":
