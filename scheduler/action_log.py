@@ -1,7 +1,7 @@
 """The action log: snapshots, decisions and their results in order, one JSON object per line (Sage, 4.3).
 
 It is append-only, and every line is on disk before the action that it describes begins. The simulated
-cluster writes it; ``penstock decide`` reads it again.
+cluster writes it, and the head of a job; ``penstock decide`` reads it again.
 """
 
 import json
@@ -53,14 +53,18 @@ class LogEntry:
 
 
 class ActionLog:
-    """Appends to a log; a last line that a crash has torn is cut off when it is opened."""
+    """Appends to a log; a last line that a crash has torn is cut off when it is opened.
 
-    def __init__(self, path: Path) -> None:
+    One that is not ``durable`` is on disk when `sync` returns: for decisions on which nobody acts.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
         """Open or create the log.
 
         Raises:
             ActionLogError: the file is no log of this format.
         """
+        self._durable = durable
         self._file = path.open("a+b")
         self._file.seek(0)
         whole = 0
@@ -84,6 +88,11 @@ class ActionLog:
         """Close the file."""
         self._file.close()
 
+    def sync(self) -> None:
+        """Bring all lines to disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
     def policy(self, name: str, parameters: Mapping[str, Any]) -> None:
         """Record that a policy starts with an empty memory."""
         self._append(EntryKind.POLICY, policy=name, parameters=dict(parameters))
@@ -103,8 +112,10 @@ class ActionLog:
     def _append(self, kind: EntryKind, **content: Any) -> None:
         line = json.dumps({"kind": kind, **content}, allow_nan=False, separators=(",", ":"))
         self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._durable:
+            self.sync()
+        else:
+            self._file.flush()
 
 
 def read_log(path: Path) -> Iterator[LogEntry]:

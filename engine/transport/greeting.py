@@ -66,6 +66,10 @@ class Greeting:
         """Return whether something waits for the socket to become writable."""
         return bool(self._unsent)
 
+    def awaits_recognition(self) -> bool:
+        """Return whether `recognise` is to be called when the attempt of the other side is made here."""
+        return isinstance(self._command, Recognise) and self._reply is None
+
     def recognise(self, abilities: Ability) -> None:
         """Let the handshake go on, as the attempt of the other side is made here, with what this side is able to do."""
         self._reply = bytes([abilities])

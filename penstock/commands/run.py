@@ -44,6 +44,9 @@ def run(
         bool | None, typer.Option("--spread", help="Task managers on many nodes of the Ray cluster, not on few.")
     ] = None,
     pin: Annotated[bool, typer.Option("--pin", help="Give each of these processes a core of its own.")] = False,
+    action_log: Annotated[
+        str | None, optional("FILE", "Write here what controllers see and would do, for penstock decide.")
+    ] = None,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
         str | None, optional("TIME", "How often updating results leave under load: 100ms.")
@@ -134,6 +137,7 @@ def run(
             address=address,
             spread=spread,
             pin=pin,
+            action_log=action_log,
             batch_rows=batch_rows,
             emit_interval=emit_interval,
             start_timeout=start_timeout,

@@ -56,6 +56,7 @@ class RunOverrides:
     address: str | None = None
     spread: bool | None = None
     pin: bool = False
+    action_log: str | None = None
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: str | None = None
@@ -121,6 +122,7 @@ class RunOverrides:
             parallelism=options.parallelism if self.parallelism is None else parallelism_option(self.parallelism),
             executor=self.executor or options.executor,
             pin=self.pin or options.pin,
+            action_log=Path(self.action_log) if self.action_log else options.action_log,
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),

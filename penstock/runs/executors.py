@@ -33,7 +33,7 @@ def attempts_of(options: RunOptions, warn: Callable[[str], None], *, keeps: bool
         return ray_attempts(RayOptions(count, managed, options.address, options.spread, transport))
     from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
-    return process_attempts(ProcessOptions(count, managed, transport, options.pin))
+    return process_attempts(ProcessOptions(count, managed, transport, options.pin, options.action_log))
 
 
 def with_task_managers(options: RunOptions) -> RunOptions:

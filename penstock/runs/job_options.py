@@ -39,6 +39,9 @@ class JobOptions(TypedDict, total=False):
     pin: bool
     """Give each task manager a core of its own, of those that the job may use; default: the system moves them."""
 
+    action_log: str | Path | None
+    """A file for what controllers see each second and would do, which ``penstock decide`` reads; default None."""
+
     directory: str | Path
     """Where the job's own files go, such as dead letters; default ``.penstock/NAME``."""
 

@@ -46,9 +46,9 @@ class RunOptions:
     windows when all inputs have ended (None: kept if there are checkpoints and a source may grow). ``generated_names``:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
-    carries rows between them (None: the best that works); with ``pin`` each has a core of its own. ``address`` is the
-    Ray cluster; ``spread`` puts them on many nodes of it, not on few. ``parallelism`` is a number, ``auto``, or None:
-    what the executor makes of that; `instances` is what it comes to.
+    carries rows between them (None: the best that works); with ``pin`` each has a core of its own; what controllers see
+    and decide goes to the file ``action_log``. ``address`` is the Ray cluster; ``spread`` puts them on many of its nodes.
+    ``parallelism`` is a number, ``auto``, or None: what the executor makes of that; `instances` is what it comes to.
     """
 
     name: str
@@ -74,6 +74,7 @@ class RunOptions:
     address: str | None = None
     spread: bool = False
     pin: bool = False
+    action_log: Path | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.parallelism, str):
@@ -84,8 +85,9 @@ class RunOptions:
         check_executor(self.executor, self.task_managers, self.transport, self.address)
         if self.spread and self.executor != RAY:
             raise OptionError(f"spread needs executor={RAY!r} (--executor {RAY})")
-        if self.pin and self.executor != PROCESSES:
-            raise OptionError(f"pin needs executor={PROCESSES!r} (--executor {PROCESSES})")
+        if self.executor != PROCESSES and (self.pin or self.action_log is not None):
+            option = "pin" if self.pin else "action_log"
+            raise OptionError(f"{option} needs executor={PROCESSES!r} (--executor {PROCESSES})")
         if self.savepoint_on_stop is not None:
             check_name("savepoint", self.savepoint_on_stop)
         if self.metrics_port is not None:
@@ -187,6 +189,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         take_over=bool(options.get("take_over", False)),
         executor=options.get("executor", EMBEDDED),
         pin=bool(options.get("pin", False)),
+        action_log=Path(options["action_log"]) if options.get("action_log") else None,
         **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
 

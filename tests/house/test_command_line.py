@@ -18,6 +18,7 @@ OPTIONS = {
     "--accept-changed": "OPERATOR",
     "--accept-duplicates": FLAG,
     "--accept-gap": FLAG,
+    "--action-log": "FILE",
     "--action-token": "WHERE",
     "--address": "HOST:PORT",
     "--again": FLAG,

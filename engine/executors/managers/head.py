@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl, JobPlaces
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
@@ -57,7 +59,8 @@ class HeadWaiter(Protocol):
 class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
-    ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process.
+    ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process. What
+    controllers see and decide goes to the file ``action_log``, if it is there; ``warn`` takes what the user is told.
     """
 
     plan: JobPlan
@@ -67,6 +70,8 @@ class HeadParts:
     waiter: HeadWaiter = field(default_factory=Waiter)
     make_parts: MakeParts = parts_here
     pack: Callable[[ManagerSetup], bytes] = pack_setup
+    action_log: Path | None = None
+    warn: Callable[[str], None] = print
 
 
 class Head(AbstractContextManager["Head"]):
@@ -96,7 +101,10 @@ class Head(AbstractContextManager["Head"]):
             )
             self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
             opened.callback(self._local.close)
-            self.control = JobControl(parts.plan.name, parts.plan.graph, parts.plan.loop, parts.clock.monotonic_ns())
+            log = None if parts.action_log is None else DecisionLog(parts.action_log, parts.warn)
+            plan = parts.plan
+            self.control = JobControl(plan.name, plan.graph, plan.loop, parts.clock.monotonic_ns(), log)
+            opened.callback(self.control.close)
             self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)
             self.pool.open(parts.pack(parts.setup))

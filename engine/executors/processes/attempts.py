@@ -4,6 +4,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -23,13 +24,14 @@ from penstock.engine.transport.addresses import Transport
 class ProcessOptions:
     """Options of the executor: the number of task managers, and what carries rows between them (None: the best).
 
-    With ``pin`` each has a core of its own.
+    With ``pin`` each has a core of its own. Controllers write what they see and decide to ``action_log``.
     """
 
     task_managers: int
     managed: ManagedOptions
     transport: Transport | None = None
     pin: bool = False
+    action_log: Path | None = None
 
 
 def process_attempts(options: ProcessOptions) -> MakeAttempt:
@@ -65,4 +67,5 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
             launcher.close(0)
             raise
 
-    return Head(HeadParts(plan, setup, context.clock, make_pool))
+    parts = HeadParts(plan, setup, context.clock, make_pool, action_log=options.action_log, warn=context.warn)
+    return Head(parts)

@@ -1,0 +1,91 @@
+"""The log of what controllers of a running job see and decide, and those of them that can only recommend yet.
+
+``penstock decide`` reads it again. A log that can no longer be written ends, and not the job.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.control.policies import make_policy, parameters_of
+from penstock.model.errors import OptionError
+from penstock.model.plan import Decision
+from penstock.model.policy import Policy
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.action_log import ActionLog
+
+RECOMMENDING = ("qod",)
+"""Policies that are heard though nobody acts on what they say."""
+
+TICKS = 5
+"""They decide on every so many-th snapshot: the paper's cycle is 5 s."""
+
+
+class DecisionLog:
+    """Snapshots and decisions of one run."""
+
+    def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
+        """Open the file, or go on with it.
+
+        Raises:
+            OptionError: it cannot be written.
+            ActionLogError: it is no action log.
+        """
+        self._path, self._warn = path, warn
+        try:
+            self._log: ActionLog | None = ActionLog(path, durable=False)
+        except OSError as error:
+            raise OptionError(
+                f"action_log {str(path)!r} cannot be written ({error.strerror}): name a file in a folder that is there"
+            ) from error
+        self._policies = {name: make_policy(name, {}) for name in RECOMMENDING}
+        self._memories: dict[str, Any] = {}
+        self._ticks = 0
+        self._logged = 0
+
+    def begin(self, name: str, policy: Policy[Any]) -> None:
+        """A policy starts with an empty memory."""
+        self._write(lambda log: log.policy(name, parameters_of(policy)))
+
+    def add(self, snapshot: ClusterSnapshot, name: str, decision: Decision) -> None:
+        """Keep a decision on a snapshot."""
+        self._write(lambda log: self._add(log, snapshot, name, decision))
+
+    def recommend(self, snapshot: ClusterSnapshot) -> None:
+        """Let policies that can only recommend see a snapshot, if it is time, and keep what they decide."""
+        self._ticks += 1
+        if self._log is None or self._ticks % TICKS != 0:
+            return
+        for name, policy in self._policies.items():
+            if name not in self._memories:
+                self._memories[name] = policy.start()
+                self.begin(name, policy)
+            decision, self._memories[name] = policy.decide(snapshot, self._memories[name])
+            self.add(snapshot, name, decision)
+
+    def sync(self) -> None:
+        """Bring to disk what was kept: somebody acts on it."""
+        self._write(ActionLog.sync)
+
+    def close(self) -> None:
+        """Close the file."""
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+    def _add(self, log: ActionLog, snapshot: ClusterSnapshot, name: str, decision: Decision) -> None:
+        if snapshot.number != self._logged:
+            log.snapshot(snapshot)
+            self._logged = snapshot.number
+        log.decision(snapshot, name, decision)
+
+    def _write(self, write: Callable[[ActionLog], None]) -> None:
+        if self._log is None:
+            return
+        try:
+            write(self._log)
+        except OSError as error:
+            self._warn(f"ACTION LOG ENDED: {str(self._path)!r}: {error.strerror}; the job goes on without it.")
+            with suppress(OSError):
+                self.close()
