@@ -29,7 +29,8 @@ class RestoreFrom:
 
     ``allowed`` says which state it may leave behind, or go on with although its operator has changed,
     ``accept_duplicates`` lets its sinks go on although they have published what came after the checkpoint. ``afresh``
-    lets watermarks begin anew if the run before had closed its windows.
+    lets watermarks begin anew if the run before had closed its windows. ``begun_after`` is the newest checkpoint that
+    was there when the job began, if this is a later head of it: those that follow are the job's own (None: it begins).
     """
 
     latest: bool = True
@@ -37,6 +38,7 @@ class RestoreFrom:
     allowed: AllowedChanges = NOTHING_ALLOWED
     accept_duplicates: bool = False
     afresh: bool = False
+    begun_after: int | None = None
 
 
 LATEST = RestoreFrom()
@@ -70,7 +72,9 @@ class Beginnings:
         """
         if self._passed_over is None:
             self._repository.sweep()
-            self._last_before = max(self._repository.epochs(), default=0)
+            self._last_before = self._restore.begun_after
+            if self._last_before is None:
+                self._last_before = max(self._repository.epochs(), default=0)
         loaded = self._choose()
         if loaded is None:
             return None
@@ -111,7 +115,8 @@ class Beginnings:
         last = epochs[-1] if epochs else 0
         if self._passed_over is None:
             elsewhere = self._restore.savepoint is not None or not self._restore.latest
-            self._passed_over = last if elsewhere else 0
+            before = last if self._restore.begun_after is None else self._restore.begun_after
+            self._passed_over = before if elsewhere else 0
         loaded = self._repository.latest() if last > self._passed_over else None
         if loaded is not None and loaded.manifest.epoch > self._passed_over:
             return loaded
