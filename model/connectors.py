@@ -279,6 +279,9 @@ class Sink(ABC):
     in_caller: bool = False
     """Whether its instances run in the process that started the job, whose objects it holds."""
 
+    follows_head: bool = False
+    """Of a sink that is ``in_caller``: whether it runs as well in the head's process, where the caller has none."""
+
     @abstractmethod
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Open the writer of one instance. ``schema`` is what `Writer.write` will receive."""

@@ -21,6 +21,7 @@ class PrintSink(Sink):
     """
 
     in_caller = True
+    follows_head = True
 
     def __init__(self, file: TextIO | None = None) -> None:
         """Print to ``file`` (None: what `sys.stdout` is when the job starts)."""

@@ -65,9 +65,26 @@ def pack_plan(plan: JobPlan) -> bytes:
         RetryableError: a source cannot look up its bounds now; the same call may work later.
     """
     operators = {key: _for_elsewhere(plan.graph, node) for key, node in plan.graph.graph.operators.items()}
-    packed = _with_operators(plan, operators)
+    return _pack(plan, operators)
+
+
+def pack_whole_plan(plan: JobPlan) -> bytes:
+    """Return a plan for a head in another process, with all its sources and sinks; otherwise as `pack_plan`.
+
+    Raises:
+        PlanError: an operator holds something that cannot go to another process, or too much.
+        RetryableError: a source cannot look up its bounds now; the same call may work later.
+    """
+    operators = dict(plan.graph.graph.operators)
+    for node in operators.values():
+        if isinstance(node.spec, SourceSpec):
+            node.spec.source.fix_bounds()
+    return _pack(plan, operators)
+
+
+def _pack(plan: JobPlan, operators: dict[OperatorId, OperatorNode]) -> bytes:
     try:
-        data = _dump(packed)
+        data = _dump(_with_operators(plan, operators))
     except Exception as error:
         raise _refusal(operators, error) from None
     if len(data) > MOST_BYTES:
