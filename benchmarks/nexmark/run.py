@@ -26,7 +26,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.connectors import Sink, Writer
 from penstock.runs.cores import usable_cores
 from penstock.runs.executors import with_task_managers
-from penstock.runs.run_options import EMBEDDED, PROCESSES, RunOptions
+from penstock.runs.run_options import EMBEDDED, PROCESSES, RAY, RunOptions
 
 GENERATOR = "generator"
 WARM_UP_EVENTS = 5_000
@@ -133,6 +133,7 @@ def run_query(
             task_managers=execution.processes,
             transport=execution.transport,
             address=execution.address,
+            attached=execution.executor == RAY,
         )
     )
     seconds, read = _execute(name, source, sink, options)

@@ -24,7 +24,7 @@ from penstock.engine.executors.simulation.timing_dependence import timing_depend
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
-from penstock.runs.run_options import AUTO, EMBEDDED
+from penstock.runs.run_options import AUTO, EMBEDDED, RAY
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
 _WATCHED = (FailpointSetting(BEGUN, 1, "say"), FailpointSetting(COMPLETE, 1, "say"))
@@ -211,6 +211,8 @@ class Chaos:
         ):
             if value is not None:
                 arguments.append(f"--{option}={value}")
+        if options.executor == RAY:
+            arguments.append("--attached")
         armed = {VARIABLE: ",".join(map(str, (*_WATCHED, *settings)))}
         return self._begin(folder, arguments, armed | dict(environment or {}))
 

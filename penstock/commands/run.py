@@ -47,6 +47,9 @@ def run(
     action_log: Annotated[
         str | None, optional("FILE", "Write here what controllers see and would do, for penstock decide.")
     ] = None,
+    attached: Annotated[
+        bool | None, typer.Option("--attached", help="On Ray: the job ends with this process, and may use its objects.")
+    ] = None,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
         str | None, optional("TIME", "How often updating results leave under load: 100ms.")
@@ -138,6 +141,7 @@ def run(
             spread=spread,
             pin=pin,
             action_log=action_log,
+            attached=attached,
             batch_rows=batch_rows,
             emit_interval=emit_interval,
             start_timeout=start_timeout,

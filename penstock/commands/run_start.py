@@ -6,7 +6,7 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from penstock.dsl.job import Handle, Job, RunningJob, make_ready, not_begun
+from penstock.dsl.job import Handle, Job, RunningJob, make_ready, not_begun, serve
 from penstock.dsl.sink_relocation import relocate
 from penstock.engine.connectors.local.print_sink import PrintSink
 from penstock.engine.executors.embedded import Progress
@@ -57,6 +57,7 @@ class RunOverrides:
     spread: bool | None = None
     pin: bool = False
     action_log: str | None = None
+    attached: bool | None = None
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: str | None = None
@@ -196,7 +197,7 @@ class RunLauncher:
                 metrics = not_begun(options)
                 self._print(summarise(job, metrics, stopped=True))
                 return metrics
-            endpoint.show(embedded)
+            serve(embedded, endpoint)
             signals.guard(embedded)
             with showing(options.name, enabled=self._shows(job)) as progress:
                 embedded.run(progress)

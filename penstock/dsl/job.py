@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Unpack
 
+from penstock.cluster.remote_job import RemoteJob
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.failpoint_settings import arm_from
@@ -39,7 +40,7 @@ from penstock.runs.job_options import JobOptions
 from penstock.runs.job_start import check_recoverable, end_of_input_of, ready_job
 from penstock.runs.run_options import EMBEDDED, RunOptions, make_options
 
-RunningJob = PlainJob | RecoveringJob
+RunningJob = PlainJob | RecoveringJob | RemoteJob
 """A job that was made ready to run."""
 
 
@@ -135,7 +136,7 @@ class Handle:
         """Start the thread; the endpoint is closed at its end."""
         self._job = job
         self._endpoint = endpoint or Endpoint()
-        self._endpoint.show(job)
+        serve(job, self._endpoint)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-{job.name}", daemon=True)
         self._thread.start()
@@ -239,6 +240,10 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
     end = end_of_input_of(job.graph, options)
     check_recoverable(job.graph, options)
     begin_run(job.graph)
+    if options.has_head_actor:
+        from penstock.cluster.submission import start_on_cluster
+
+        return start_on_cluster(_job_plan(job, options), options, end)
     announce_compilation()
     attempts = attempts_of(options, warn, keeps=end.keeps)
     return ready_job(_job_plan(job, options), options, end, attempts, warn, tell)
@@ -253,6 +258,12 @@ def _warn(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def serve(running: RunningJob, endpoint: Endpoint) -> None:
+    """Let the endpoint serve a job; one whose head is elsewhere is served there."""
+    if not isinstance(running, RemoteJob):
+        endpoint.show(running)
+
+
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:
     """Run a job in this thread, with Ctrl-C as a clean stop."""
     with open_endpoint(options) as endpoint, interrupts() as signals:
@@ -260,7 +271,7 @@ def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> 
             running = make_ready(job, options, endpoint.tell)
         except StartInterrupted:
             return not_begun(options)
-        endpoint.show(running)
+        serve(running, endpoint)
         signals.guard(running)
         running.run(progress)
     return running.metrics()

@@ -38,10 +38,12 @@ class Endpoint:
 def open_endpoint(options: RunOptions) -> Endpoint:
     """Return the endpoint that the options ask for; what it shows is said later, so that a taken port stops the start.
 
+    A job whose head is in another process has it there.
+
     Raises:
         OptionError: the port cannot be had, or a token cannot be read, or both tokens are the same.
     """
-    if options.metrics_port is None:
+    if options.metrics_port is None or options.has_head_actor:
         return Endpoint()
     read = None if options.metrics_token is None else read_token(options.metrics_token)
     act = None if options.action_token is None else read_token(options.action_token, "action_token")

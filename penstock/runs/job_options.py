@@ -42,6 +42,10 @@ class JobOptions(TypedDict, total=False):
     action_log: str | Path | None
     """A file for what controllers see each second and would do, which ``penstock decide`` reads; default None."""
 
+    attached: bool
+    """With the executor ``"ray"``: the head stays in this process, whose lists, callbacks and memory sinks the job may
+    then use, and the job ends with it; default False: the head is an actor, and the job outlives this process."""
+
     directory: str | Path
     """Where the job's own files go, such as dead letters; default ``.penstock/NAME``."""
 

@@ -47,7 +47,8 @@ class RunOptions:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
     carries rows between them (None: the best that works); with ``pin`` each has a core of its own; what controllers see
-    and decide goes to the file ``action_log``. ``address`` is the Ray cluster; ``spread`` puts them on many of its nodes.
+    and decide goes to the file ``action_log``. ``address`` is the Ray cluster; ``spread`` puts them on many of its
+    nodes, ``attached`` leaves the head in this process.
     ``parallelism`` is a number, ``auto``, or None: what the executor makes of that; `instances` is what it comes to.
     """
 
@@ -75,6 +76,7 @@ class RunOptions:
     spread: bool = False
     pin: bool = False
     action_log: Path | None = None
+    attached: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.parallelism, str):
@@ -83,8 +85,9 @@ class RunOptions:
         elif self.parallelism is not None:
             check_count("parallelism", self.parallelism)
         check_executor(self.executor, self.task_managers, self.transport, self.address)
-        if self.spread and self.executor != RAY:
-            raise OptionError(f"spread needs executor={RAY!r} (--executor {RAY})")
+        for option in ("spread", "attached"):
+            if getattr(self, option) and self.executor != RAY:
+                raise OptionError(f"{option} needs executor={RAY!r} (--executor {RAY})")
         if self.executor != PROCESSES and (self.pin or self.action_log is not None):
             option = "pin" if self.pin else "action_log"
             raise OptionError(f"{option} needs executor={PROCESSES!r} (--executor {PROCESSES})")
@@ -118,6 +121,11 @@ class RunOptions:
         if self.executor == EMBEDDED:
             return 1
         return min(self.task_managers or usable_cores(), self.loop.key_groups)
+
+    @property
+    def has_head_actor(self) -> bool:
+        """Whether the job's head is an actor of its own, and not in this process."""
+        return self.executor == RAY and not self.attached
 
     @property
     def job_directory(self) -> Path:
@@ -154,6 +162,7 @@ AS_THEY_ARE = (
     "transport",
     "address",
     "spread",
+    "attached",
 )
 """The options that `RunOptions` has under the same name and takes without a look."""
 

@@ -24,6 +24,7 @@ OPTIONS = {
     "--again": FLAG,
     "--arrow": "FILE",
     "--at-end": CHOICE,
+    "--attached": FLAG,
     "--batch-rows": "R",
     "--checkpoint": "CHECKPOINT",
     "--checkpoint-dir": "DIR",

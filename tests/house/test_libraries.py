@@ -14,7 +14,7 @@ ALLOWED = {
     "sqlglot": ("model/", "engine/expressions/", "engine/connectors/parquet/statistics_filter.py", "replay/"),
     "numba": ("state/", "engine/", "penstock/commands/kernel_types.py"),
     "rocksdict": ("state/stores/rocksdb_store.py", "benchmarks/state/bare.py"),
-    "ray": ("engine/executors/ray/",),
+    "ray": ("engine/executors/ray/", "penstock/cluster/"),
     "fastavro": ("engine/connectors/kafka/formats/avro",),
     "google": ("engine/connectors/kafka/formats/protobuf",),
     "confluent_kafka": ("engine/connectors/kafka", "replay/", "benchmarks/kafka/"),

@@ -7,7 +7,7 @@ from tests.long_cases import but_for
 
 PROCESSES: Mapping[str, Any] = {"executor": "processes", "task_managers": 2}
 TCP: Mapping[str, Any] = {**PROCESSES, "transport": "tcp"}
-RAY: Mapping[str, Any] = {"executor": "ray", "task_managers": 2}
+RAY: Mapping[str, Any] = {"executor": "ray", "task_managers": 2, "attached": True}
 SMALL: Mapping[str, Any] = {"batch_rows": 997, "channel_bytes": 20_000}
 
 EXECUTORS: Mapping[str, Mapping[str, Any]] = {"embedded": {}, "processes": PROCESSES, "ray": RAY}

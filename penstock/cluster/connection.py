@@ -1,0 +1,16 @@
+"""The connection of this process to the Ray cluster of jobs that it asks after."""
+
+import os
+from contextlib import AbstractContextManager
+
+from penstock.engine.executors.ray.cluster import connected
+
+
+def connected_to_jobs(address: str | None) -> AbstractContextManager[None]:
+    """Be connected meanwhile to a cluster that runs: at this address, that of RAY_ADDRESS, or of this machine.
+
+    Raises:
+        OptionError: there cannot be one at this address.
+        RetryableError: none answers there.
+    """
+    return connected(address or os.environ.get("RAY_ADDRESS") or "auto", 1, with_program=False)

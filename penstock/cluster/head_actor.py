@@ -1,0 +1,147 @@
+"""The head actor of a job: hosts the job's head in a process of the cluster, and answers calls. Ray restarts it."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import ray
+
+from penstock.cluster.head_notes import HeadNotes
+from penstock.cluster.hosted_job import HostedJob
+from penstock.cluster.job_order import HeadReport, HeadState, JobOrder, StopOrder
+from penstock.engine.checkpoint.repository_probe import open_repository
+from penstock.engine.core.failpoint_settings import arm_from
+from penstock.engine.core.job_events import Notice
+from penstock.engine.core.process_tuning import tune_process
+from penstock.engine.executors.managers.failures import Failure, failure_of
+from penstock.engine.executors.managers.plan_parcel import unpack_plan
+from penstock.engine.jobs.plain import PlainJob
+from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.http_api.endpoints import open_endpoint
+from penstock.model.errors import BugError, PenstockError, WorkerLostError
+from penstock.runs.executors import attempts_of
+from penstock.runs.job_start import ready_job
+from penstock.runs.run_options import RunOptions
+
+LINGER_S = 300.0
+"""How long a head stays whose job is over, for whoever wants to know how it ended."""
+
+
+HEAD = "head"
+"""The name of this process for failpoints."""
+
+
+class HeadActor:
+    """The head of one job. Its methods are called by Ray, several at a time, and return at once but for `savepoint`.
+
+    What goes wrong comes back as a `Failure`, for an error would lose its words on the way.
+    """
+
+    def __init__(self, order: JobOrder) -> None:
+        """Begin to run the job, or to go on with it after a head that was lost."""
+        self._order = order
+        self._notes = HeadNotes(order.name, order.token)
+        self._released = threading.Event()
+        order.home.enter()
+        tune_process()
+        arm_from(order.home.environment, HEAD)
+        number = self._notes.next_head()
+        self._job = HostedJob(order.name, order.since_us, number, self)
+        end = self._notes.end()
+        if end is not None:
+            self._job.end(*end)
+        elif number > 1 and order.options.checkpoints.directory is None:
+            self._fail(WorkerLostError(_lost_for_good(order.name)))
+        else:
+            stop = self._notes.stop()
+            if stop is not None:
+                self._job.stop(stop)
+            if number > 1:
+                self._job.say(f"HEAD RESTARTED: head {number} of {order.name!r} goes on from the last checkpoint")
+            self._job.start(lambda say: self._make(say, is_first=number == 1))
+        threading.Thread(target=self._leave_after_the_end, name="penstock-end", daemon=True).start()
+
+    def report(self, since: int) -> HeadReport:
+        """Return the job at this moment, with its lines from the number ``since`` on."""
+        return self._job.report(since)
+
+    def pid(self) -> int:
+        """Return the number of this process on its node."""
+        return os.getpid()
+
+    def stop(self, order: StopOrder) -> Failure | None:
+        """Take the order to stop; it is carried out whoever asked for it, and whatever becomes of this head."""
+        try:
+            self._job.stop(order)
+        except PenstockError as error:
+            return failure_of(error)
+        self._notes.keep_stop(order)
+        return None
+
+    def savepoint(self, name: str, timeout_s: float | None) -> int | Failure:
+        """Take a savepoint, and return its epoch once it is committed."""
+        try:
+            return self._job.savepoint(name, timeout_s)
+        except (PenstockError, TimeoutError) as error:
+            return failure_of(error)
+
+    def release(self) -> None:
+        """The job's end was heard: the head may leave."""
+        self._released.set()
+
+    def ended(self, state: HeadState, failure: Failure | None) -> None:
+        """Keep that the job is over, so that no head begins it again."""
+        self._notes.keep_end(state, failure)
+
+    def _fail(self, error: Exception) -> None:
+        failure = failure_of(error)
+        self._notes.keep_end(HeadState.FAILED, failure)
+        self._job.end(HeadState.FAILED, failure)
+
+    def _make(self, say: Callable[[str], None], *, is_first: bool) -> PlainJob | RecoveringJob:
+        options = self._order.options
+        self._order.home.check(ray.util.get_node_ip_address())
+        parcel = self._notes.plan()
+        if parcel is None:
+            raise BugError(f"the plan of job {self._order.name!r} is not on the Ray cluster any more")
+        plan = unpack_plan(parcel)
+        if options.checkpoints.directory is not None:
+            options = self._as_begun(options, options.checkpoints.directory, is_first=is_first)
+        endpoint = open_endpoint(options)
+
+        def warn(text: str) -> None:
+            say(text)
+            endpoint.tell(Notice(text))
+
+        try:
+            attempts = attempts_of(options, warn, keeps=self._order.end.keeps)
+            job = ready_job(plan, options, self._order.end, attempts, warn, endpoint.tell)
+        except BaseException:
+            endpoint.close()
+            raise
+        endpoint.show(job)
+        self._job.metrics_url = endpoint.url
+        return job
+
+    def _as_begun(self, options: RunOptions, directory: str, *, is_first: bool) -> RunOptions:
+        """Return the options of this head: a later one goes on with what the first has begun, and fences it."""
+        begun_after = self._notes.beginning()
+        if begun_after is None:
+            begun_after = max(open_repository(directory, self._order.name).epochs(), default=0)
+            self._notes.keep_beginning(begun_after)
+        restore = replace(options.restore, begun_after=begun_after)
+        return replace(options, restore=restore, take_over=options.take_over or not is_first)
+
+    def _leave_after_the_end(self) -> None:
+        self._job.over.wait()
+        self._released.wait(LINGER_S)
+        self._notes.delete()
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+def _lost_for_good(job: str) -> str:
+    return (
+        f"the head of job {job!r} was lost, and it takes no checkpoints from which another could go on: what it has "
+        "written stands as it is; give it a checkpoint_dir (--checkpoint-dir)"
+    )

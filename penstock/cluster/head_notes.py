@@ -1,0 +1,95 @@
+"""What outlives a head actor on its Ray cluster: the job's plan, and where the job stands, for the head that follows.
+
+Kept in Ray's own store of keys and values, as Ray keeps an actor's small arguments: those beyond 100 kB lie with the
+driver, and are lost with it (docs/decisions/0074-the-head-is-an-actor.md).
+"""
+
+import msgspec
+
+from penstock.cluster.job_order import HeadState, StopOrder
+from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.executors.ray.cluster import NAMESPACE
+
+_SPACE = NAMESPACE.encode()
+
+
+class _End(msgspec.Struct, frozen=True):
+    state: HeadState
+    failure: Failure | None
+
+
+def noted_jobs() -> set[str]:
+    """Return the names of jobs of which there are notes: they run, have just ended, or were killed from outside."""
+    from ray.experimental import internal_kv
+
+    keys = internal_kv._internal_kv_list(b"job/", namespace=_SPACE)
+    return {key.decode().removeprefix("job/").rsplit("/", 2)[0] for key in keys}
+
+
+class HeadNotes:
+    """The notes of one submission of a job."""
+
+    def __init__(self, job: str, token: str) -> None:
+        """Nothing is read yet. ``token`` is no other submission's."""
+        self._prefix = f"job/{job}/{token}/"
+
+    def keep_plan(self, parcel: bytes) -> None:
+        """Keep the packed plan."""
+        self._put("plan", parcel)
+
+    def plan(self) -> bytes | None:
+        """Return the packed plan; None: the notes were deleted."""
+        return self._get("plan")
+
+    def next_head(self) -> int:
+        """Count a head that begins, and return its number; the first is 1."""
+        number = int(self._get("heads") or b"0") + 1
+        self._put("heads", str(number).encode())
+        return number
+
+    def keep_beginning(self, epoch: int) -> None:
+        """Keep which checkpoint was the newest when the job began, 0: none."""
+        self._put("begun-after", str(epoch).encode())
+
+    def beginning(self) -> int | None:
+        """Return which checkpoint was the newest when the job began, 0: none; None: it has not begun."""
+        epoch = self._get("begun-after")
+        return None if epoch is None else int(epoch)
+
+    def keep_stop(self, order: StopOrder) -> None:
+        """Keep that the job was told to stop."""
+        self._put("stop", msgspec.json.encode(order))
+
+    def stop(self) -> StopOrder | None:
+        """Return the order to stop; None: there was none."""
+        order = self._get("stop")
+        return None if order is None else msgspec.json.decode(order, type=StopOrder)
+
+    def keep_end(self, state: HeadState, failure: Failure | None) -> None:
+        """Keep how the job has ended."""
+        self._put("end", msgspec.json.encode(_End(state, failure)))
+
+    def end(self) -> tuple[HeadState, Failure | None] | None:
+        """Return how the job has ended; None: it has not."""
+        data = self._get("end")
+        if data is None:
+            return None
+        end = msgspec.json.decode(data, type=_End)
+        return end.state, end.failure
+
+    def delete(self) -> None:
+        """Delete them all."""
+        from ray.experimental import internal_kv
+
+        internal_kv._internal_kv_del(self._prefix.encode(), del_by_prefix=True, namespace=_SPACE)
+
+    def _put(self, name: str, value: bytes) -> None:
+        from ray.experimental import internal_kv
+
+        internal_kv._internal_kv_put((self._prefix + name).encode(), value, overwrite=True, namespace=_SPACE)
+
+    def _get(self, name: str) -> bytes | None:
+        from ray.experimental import internal_kv
+
+        value: bytes | None = internal_kv._internal_kv_get((self._prefix + name).encode(), namespace=_SPACE)
+        return value

@@ -1,0 +1,213 @@
+"""Head actors as others on the Ray cluster reach them: started, found by the names of their jobs, and called.
+
+Ray is imported where it is called: it reads its settings once, as it is imported.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.cluster.head_notes import HeadNotes, noted_jobs
+from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
+from penstock.engine.executors.managers.failures import Failure, error_of
+from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.model.errors import InUseError, RetryableError, UserError, WorkerLostError
+
+CALL_S = 10.0
+"""How long an answer of a head is waited for that does so at once."""
+
+LOOK_S = 0.1
+"""The interval at which a head is asked that is to leave."""
+
+MOST_CALLS = 16
+"""So many calls a head answers at a time; savepoints take long."""
+
+PLACE = "the head actor"
+
+
+class HeadAwayError(RetryableError):
+    """A head does not answer now: it is being started, or its node cannot be reached."""
+
+
+class Head:
+    """A head actor, for one caller. Methods may be called from any thread."""
+
+    def __init__(self, job: str, actor: Any) -> None:
+        """Take the actor of this job."""
+        self.job = job
+        self._actor = actor
+
+    def report(self, since: int = 0, timeout_s: float | None = CALL_S) -> HeadReport:
+        """Return the job at this moment, with its lines from the number ``since`` on.
+
+        Raises:
+            HeadAwayError: it does not answer now.
+            WorkerLostError: it is gone for good.
+        """
+        report: HeadReport = self._call("report", since, timeout_s=timeout_s)
+        return report
+
+    def pid(self) -> int:
+        """Return the number of its process on its node; raises as `report`."""
+        number: int = self._call("pid", timeout_s=CALL_S)
+        return number
+
+    def stop(self, order: StopOrder) -> None:
+        """Let it stop the job; it has the order once this returns.
+
+        Raises:
+            OptionError: the savepoint cannot be kept.
+            HeadAwayError: it does not answer now.
+            WorkerLostError: it is gone for good.
+        """
+        _raised(self._call("stop", order, timeout_s=CALL_S))
+
+    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
+        """Take a savepoint and return its epoch once it is committed; raises as `Handle.savepoint` and `report`."""
+        epoch: int = _raised(self._call("savepoint", name, timeout_s, timeout_s=None))
+        return epoch
+
+    def release(self) -> None:
+        """Let it leave, as the job is over and was heard to be. It may be gone already."""
+        try:
+            self._call("release", timeout_s=CALL_S)
+        except (HeadAwayError, WorkerLostError):
+            return
+
+    def end(self, patience_s: float) -> None:
+        """Wait for the end of a job that was told to stop, let its head leave, and wait until it has.
+
+        Raises:
+            UserError: the job goes on after so many seconds.
+        """
+        until_s = time.monotonic() + patience_s
+        while time.monotonic() < until_s:
+            try:
+                with suppress(HeadAwayError):
+                    if self.report().state.is_over:
+                        self._call("release", timeout_s=CALL_S)
+            except WorkerLostError:
+                return
+            time.sleep(LOOK_S)
+        raise UserError(f"job {self.job!r} still runs after {patience_s:.0f} s")
+
+    def kill(self) -> None:
+        """End it, and its job with it, at once and for good."""
+        import ray
+
+        ray.kill(self._actor, no_restart=True)
+
+    def _call(self, method: str, *arguments: Any, timeout_s: float | None) -> Any:
+        import ray
+        from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError
+
+        try:
+            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=timeout_s)
+        except (ActorUnavailableError, GetTimeoutError) as error:
+            raise HeadAwayError(f"the head of job {self.job!r} does not answer: {_first_line(error)}") from None
+        except ActorDiedError as error:
+            if _present(self.job) is not None:
+                raise HeadAwayError(f"the head of job {self.job!r} is being started anew") from None
+            raise WorkerLostError(f"the head of job {self.job!r} is gone: {_first_line(error)}") from None
+        except RayError as error:
+            raise WorkerLostError(f"the head of job {self.job!r} cannot be asked: {_first_line(error)}") from None
+
+
+def start_head(order: JobOrder, parcel: bytes) -> Head:
+    """Start the head actor of a job, with its packed plan.
+
+    Raises:
+        InUseError: a job of this name runs on the cluster.
+    """
+    import ray
+
+    from penstock.cluster.head_actor import HeadActor
+
+    notes = HeadNotes(order.name, order.token)
+    while True:
+        _refuse_running(order.name)
+        notes.keep_plan(parcel)
+        try:
+            actor = (
+                ray.remote(HeadActor)
+                .options(
+                    name=order.name,
+                    namespace=NAMESPACE,
+                    lifetime="detached",
+                    num_cpus=0,
+                    max_restarts=-1,
+                    max_task_retries=0,
+                    max_concurrency=MOST_CALLS,
+                )
+                .remote(order)
+            )
+        except ValueError:
+            # Another one was quicker.
+            notes.delete()
+            continue
+        return Head(order.name, actor)
+
+
+def find_head(job: str) -> Head:
+    """Return the head of a job by its name.
+
+    Raises:
+        UserError: no such job runs on the cluster; the message names those that do.
+    """
+    head = _present(job)
+    if head is None:
+        others = ", ".join(map(repr, sorted(head.job for head in heads()))) or "none"
+        raise UserError(f"no job {job!r} runs on this Ray cluster; those that run: {others}")
+    return head
+
+
+def heads() -> Iterator[Head]:
+    """Yield the heads of all jobs on the cluster."""
+    for job in sorted(noted_jobs()):
+        head = _present(job)
+        if head is not None:
+            yield head
+
+
+def _present(job: str) -> Head | None:
+    """Return the head of this job; None: it has none. One that is gone for good has no name any more."""
+    import ray
+
+    try:
+        return Head(job, ray.get_actor(job, namespace=NAMESPACE))
+    except ValueError:
+        return None
+
+
+def _refuse_running(job: str) -> None:
+    """Make room for a head of this job, if the one that is there has ended."""
+    head = _present(job)
+    if head is None:
+        return
+    try:
+        report = head.report()
+    except WorkerLostError:
+        return
+    if not report.state.is_over:
+        raise InUseError(
+            f"job {job!r} runs on this Ray cluster since {since_text(report)} ({report.state}): stop it with "
+            f"penstock stop {job}, or give this one another name (--name)"
+        )
+    head.kill()
+
+
+def since_text(report: HeadReport) -> str:
+    """Return when a job was submitted, in UTC."""
+    return f"{datetime.fromtimestamp(report.since_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _raised(value: Any) -> Any:
+    if isinstance(value, Failure):
+        raise error_of(value, PLACE)
+    return value
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,200 @@
+"""Jobs on Ray whose head is an actor: drivers and heads are killed, and every row is there once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster.heads import Head, HeadAwayError, find_head, heads
+from penstock.cluster.job_order import HeadState
+from penstock.model.errors import UserError, WorkerLostError
+from tests.contracts.executors.metered import until
+from tests.ray_cluster import GROUP, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
+
+ROWS, HALF = 400, 200
+
+PROGRAM = f"""
+import sys
+from pathlib import Path
+import pyarrow as pa
+import penstock as ps
+from words import WORD
+
+here = Path(__file__).resolve().parent
+
+def numbers():
+    for number in range({ROWS}):
+        while number == {HALF} and not (here / "go").exists():
+            yield None
+        yield {{"number": number, "word": WORD}}
+
+stream = ps.read_iterable(numbers, schema=pa.schema([("number", pa.int64()), ("word", pa.string())])).name("numbers")
+stream.write_json(here / "out").name("out")
+ps.run(**dict(item.split("=") for item in sys.argv[1:]))
+"""
+
+
+@dataclass
+class Program:
+    """A program that reads half of its rows, and the others once it may."""
+
+    folder: Path
+    name: str
+    address: str
+
+    def start(self, *, checkpoints: bool = True) -> subprocess.Popen[str]:
+        """Begin to run it, as a user does."""
+        options = ["--executor", "ray", "--task-managers", "1", "--address", self.address, "--name", self.name]
+        own = [f"checkpoint_dir={self.folder / 'checkpoints'}", "checkpoint_interval=200ms"] if checkpoints else []
+        return self.penstock("run", *options, str(self.folder / "program.py"), *own)
+
+    def penstock(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begin a command."""
+        command = [sys.executable, "-m", "penstock", *arguments]
+        return subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def await_half(self) -> Head:
+        """Wait until half of the rows are read, and written by a checkpoint if there are any; return the head."""
+        until(lambda: any(head.job == self.name for head in heads()))
+        head = find_head(self.name)
+        until(lambda: head.report().metrics.source_rows == HALF)
+        return head
+
+    def await_committed(self) -> None:
+        """Wait until what was read is in the output for good."""
+        until(lambda: self.numbers() == list(range(HALF)))
+
+    def go(self) -> None:
+        """Let it read the rest."""
+        (self.folder / "go").touch()
+
+    def numbers(self) -> list[int]:
+        """Return what is in its output, in order."""
+        files = (self.folder / "out").glob("*.jsonl")
+        return sorted(json.loads(line)["number"] for file in files for line in file.read_text().splitlines())
+
+
+@pytest.fixture
+def program(on_ray: RayCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Program]:
+    """Return a program whose job ends with the test."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "words.py").write_text("WORD = 'word'\n")
+    name = request.node.name
+    yield Program(tmp_path, name, on_ray.address)
+    for head in heads():
+        if head.job == name:
+            head.kill()
+
+
+def ended(driver: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Wait for a driver; return its exit code and what it has printed."""
+    out, err = driver.communicate(timeout=120)
+    return driver.returncode, out, err
+
+
+def kill_head(head: Head) -> None:
+    """Kill a head's process, and wait until Ray has started it anew."""
+    process = head.pid()
+    os.kill(process, signal.SIGKILL)
+
+    def is_back() -> bool:
+        try:
+            return head.pid() != process
+        except HeadAwayError:
+            return False
+
+    until(is_back)
+
+
+def test_a_job_outlives_its_driver_is_not_started_twice_and_stops_by_its_name(program: Program) -> None:
+    driver = program.start()
+    program.await_half()
+    driver.kill()
+    ended(driver)
+    code, _, err = ended(program.start())
+    assert code == 1
+    assert f"job '{program.name}' runs on this Ray cluster since 20" in err
+    program.await_committed()
+    code, _, err = ended(program.penstock("stop", program.name, "--savepoint", "friday", "--address", program.address))
+    assert (code, err.strip().splitlines()[-1]) == (0, f"{program.name}: stopping")
+    until(lambda: find_head(program.name).report().state is HeadState.STOPPED)
+    assert (program.folder / "checkpoints" / program.name / "savepoints" / "friday").is_dir()
+    program.go()
+    code, _, err = ended(program.start())
+    assert code == 0, err
+    assert program.numbers() == list(range(ROWS))
+
+
+def test_a_job_whose_head_is_killed_goes_on_from_its_checkpoint(program: Program) -> None:
+    driver = program.start()
+    head = program.await_half()
+    program.await_committed()
+    kill_head(head)
+    program.go()
+    code, _, err = ended(driver)
+    assert code == 0, err
+    assert f"HEAD RESTARTED: head 2 of '{program.name}'" in err
+    assert program.numbers() == list(range(ROWS))
+
+
+def test_a_job_without_checkpoints_fails_with_its_head_and_says_so(program: Program) -> None:
+    driver = program.start(checkpoints=False)
+    kill_head(program.await_half())
+    code, _, err = ended(driver)
+    assert code == 1
+    assert "it takes no checkpoints from which another could go on" in err
+
+
+def test_sigterm_is_handed_to_the_head_which_finishes_alone(program: Program) -> None:
+    driver = program.start()
+    program.await_half()
+    driver.terminate()
+    assert driver.stderr is not None
+    for line in driver.stderr:
+        if line.startswith("STOPPING"):
+            break
+    driver.kill()
+    ended(driver)
+    until(lambda: find_head(program.name).report().state is HeadState.STOPPED)
+    assert program.numbers() == list(range(HALF))
+
+
+def test_when_all_jobs_are_stopped_no_head_is_left(program: Program) -> None:
+    driver = program.start()
+    program.await_half()
+    code, _, err = ended(program.penstock("stop", "--all", "--address", program.address))
+    assert code == 0, err
+    assert not list(heads())
+    with pytest.raises(UserError, match=f"no job '{program.name}' runs"):
+        find_head(program.name)
+    assert ended(driver)[0] in (0, 1)
+
+
+def test_what_is_bound_to_the_driver_is_refused_before_anything_begins(program: Program) -> None:
+    lines = PROGRAM.replace('stream.write_json(here / "out").name("out")', "stream.collect()")
+    (program.folder / "program.py").write_text(lines)
+    code, _, err = ended(program.start(checkpoints=False))
+    assert code == 1
+    assert "is bound to the process that builds the pipeline" in err
+    assert not list(heads())
+
+
+def test_a_head_that_was_killed_for_good_is_gone(program: Program) -> None:
+    driver = program.start()
+    head = program.await_half()
+    head.kill()
+    code, _, err = ended(driver)
+    assert code == 1
+    assert f"the head of job '{program.name}' is gone" in err
+    with pytest.raises(WorkerLostError):
+        head.report()
