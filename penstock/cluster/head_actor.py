@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,6 +29,12 @@ LINGER_S = 300.0
 """How long a head stays whose job is over, for whoever wants to know how it ended."""
 
 
+DRIVER_S = 5.0
+"""A driver that has not asked for so long is gone."""
+
+LOOK_S = 0.1
+"""The interval at which a head that is to leave looks whether its driver has heard of the end."""
+
 HEAD = "head"
 """The name of this process for failpoints."""
 
@@ -43,6 +50,7 @@ class HeadActor:
         self._order = order
         self._notes = HeadNotes(order.name, order.token)
         self._released = threading.Event()
+        self._followed_s: float | None = None
         order.home.enter()
         tune_process()
         arm_from(order.home.environment, HEAD)
@@ -66,6 +74,11 @@ class HeadActor:
         """Return the job at this moment, with its lines from the number ``since`` on."""
         return self._job.report(since)
 
+    def follow(self, since: int) -> HeadReport:
+        """Return what `report` does, to the driver, which hears of the job's end before the head leaves."""
+        self._followed_s = time.monotonic()
+        return self._job.report(since)
+
     def pid(self) -> int:
         """Return the number of this process on its node."""
         return os.getpid()
@@ -87,7 +100,12 @@ class HeadActor:
             return failure_of(error)
 
     def release(self) -> None:
-        """The job's end was heard: the head may leave."""
+        """The job's end was heard by somebody: the head may leave, once its driver has heard of it, too."""
+        self._released.set()
+
+    def unfollow(self) -> None:
+        """The driver has heard of the job's end: the head may leave."""
+        self._followed_s = None
         self._released.set()
 
     def ended(self, state: HeadState, failure: Failure | None) -> None:
@@ -133,9 +151,16 @@ class HeadActor:
         restore = replace(options.restore, begun_after=begun_after)
         return replace(options, restore=restore, take_over=options.take_over or not is_first)
 
+    def _is_followed(self) -> bool:
+        """Return whether there is a driver that has asked of late and has not heard the end yet."""
+        followed_s = self._followed_s
+        return followed_s is not None and time.monotonic() - followed_s < DRIVER_S
+
     def _leave_after_the_end(self) -> None:
         self._job.over.wait()
         self._released.wait(LINGER_S)
+        while self._is_followed():
+            time.sleep(LOOK_S)
         self._notes.delete()
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 

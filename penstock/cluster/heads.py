@@ -49,6 +49,11 @@ class Head:
         report: HeadReport = self._call("report", since, timeout_s=timeout_s)
         return report
 
+    def follow(self, since: int) -> HeadReport:
+        """Return what `report` does, to the driver; raises the same."""
+        report: HeadReport = self._call("follow", since, timeout_s=CALL_S)
+        return report
+
     def pid(self) -> int:
         """Return the number of its process on its node; raises as `report`."""
         number: int = self._call("pid", timeout_s=CALL_S)
@@ -71,27 +76,30 @@ class Head:
 
     def release(self) -> None:
         """Let it leave, as the job is over and was heard to be. It may be gone already."""
-        try:
+        with suppress(HeadAwayError, WorkerLostError):
             self._call("release", timeout_s=CALL_S)
-        except (HeadAwayError, WorkerLostError):
-            return
 
-    def end(self, patience_s: float) -> None:
-        """Wait for the end of a job that was told to stop, let its head leave, and wait until it has.
+    def unfollow(self) -> None:
+        """Let it leave, as the driver has heard of the job's end. It may be gone already."""
+        with suppress(HeadAwayError, WorkerLostError):
+            self._call("unfollow", timeout_s=CALL_S)
+
+    def await_end(self) -> HeadReport:
+        """Wait for the end of a job that was told to stop, let its head leave, and return its last report.
 
         Raises:
-            UserError: the job goes on after so many seconds.
+            WorkerLostError: it is gone, and nobody has heard how the job has ended.
         """
-        until_s = time.monotonic() + patience_s
-        while time.monotonic() < until_s:
-            try:
-                with suppress(HeadAwayError):
-                    if self.report().state.is_over:
-                        self._call("release", timeout_s=CALL_S)
-            except WorkerLostError:
-                return
+        while True:
+            with suppress(HeadAwayError):
+                report = self.report()
+                if report.state.is_over:
+                    break
             time.sleep(LOOK_S)
-        raise UserError(f"job {self.job!r} still runs after {patience_s:.0f} s")
+        self.release()
+        while _present(self.job) is not None:
+            time.sleep(LOOK_S)
+        return report
 
     def kill(self) -> None:
         """End it, and its job with it, at once and for good."""

@@ -27,7 +27,7 @@ AWAY_S = 3.0
 class HeadCalls(Protocol):
     """What a driver calls of a head; see `Head`."""
 
-    def report(self, since: int = 0) -> HeadReport:
+    def follow(self, since: int) -> HeadReport:
         """Return the job at this moment."""
 
     def stop(self, order: StopOrder) -> None:
@@ -36,7 +36,7 @@ class HeadCalls(Protocol):
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint."""
 
-    def release(self) -> None:
+    def unfollow(self) -> None:
         """Let it leave."""
 
 
@@ -85,7 +85,7 @@ class RemoteJob:
             thread.start()
             try:
                 report = self._follow(progress)
-                self._head.release()
+                self._head.unfollow()
             finally:
                 self._orders.put(None)
                 thread.join(LAST_ORDER_S)
@@ -122,9 +122,9 @@ class RemoteJob:
         """Return what the head reports; None: it is away."""
         number, line = self._from
         try:
-            report = self._head.report(line)
+            report = self._head.follow(line)
             if report.head != number and line:
-                report = self._head.report(0)
+                report = self._head.follow(0)
         except WorkerLostError:
             raise
         except RetryableError as error:

@@ -61,6 +61,9 @@ TransportChoice = Annotated[
 Address = Annotated[
     str | None, optional("HOST:PORT", "The Ray cluster; by default RAY_ADDRESS, or one for this job.", "--address")
 ]
+ClusterAddress = Annotated[
+    str | None, optional("HOST:PORT", "The Ray cluster; by default RAY_ADDRESS, or that of this machine.", "--address")
+]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all that is random.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most rows to print.")]
 Kafka = Annotated[str, optional("HOST:PORT", "The cluster.", "--kafka")]
@@ -70,9 +73,11 @@ KafkaSettings = Annotated[
         "KEY=VALUE", "A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.", "--kafka-setting"
     ),
 ]
-JobUrl = Annotated[
-    str, typer.Argument(metavar="URL", help="Where a running job serves its metrics: http://127.0.0.1:9464.")
-]
+_JOB = typer.Argument(
+    metavar="JOB", help="The name of a job on Ray, or the URL that one serves its metrics at.", show_default=False
+)
+JobPlace = Annotated[str, _JOB]
+OptionalJobPlace = Annotated[str | None, _JOB]
 ReadToken = Annotated[str | None, optional("WHERE", "Send the token of file:PATH or env:NAME.", "--metrics-token")]
 ActionToken = Annotated[
     str | None, optional("WHERE", "Send the token for actions of file:PATH or env:NAME.", "--action-token")

@@ -19,9 +19,11 @@ from penstock.commands import (
     explain,
     init,
     job_commands,
+    jobs,
     run,
     simulate,
     state,
+    submit,
     top,
     warm,
 )
@@ -33,6 +35,8 @@ from penstock.model.errors import PIPE_CLOSED
 app = command_group(RootGroup)
 for _command in (
     run.run,
+    submit.submit,
+    jobs.logs,
     explain.explain,
     init.init,
     top.top,
@@ -47,6 +51,7 @@ for _command in (
     doctor.doctor,
 ):
     app.command()(_command)
+app.command("list")(jobs.list_jobs)
 app.add_typer(state.app, name="state")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(dev.app, name="dev")

@@ -4,28 +4,46 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import ActionToken, JobUrl, ReadToken, optional
+from penstock.commands.arguments import ActionToken, ClusterAddress, JobPlace, OptionalJobPlace, ReadToken, optional
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
+from penstock.model.errors import OptionError
 
 
 def status(
-    context: typer.Context, url: JobUrl, metrics_token: ReadToken = None, as_json: Json = False, debug: Debug = False
+    context: typer.Context,
+    job: JobPlace,
+    metrics_token: ReadToken = None,
+    address: ClusterAddress = None,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Print what a running job does: its state, rows, checkpoints, the last failure."""
-    with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_job import client_of, print_status
+    """Print what a running job does: its state, rows, checkpoints, the last failure.
 
-        print_status(client_of(url, "metrics_token", metrics_token).status(), as_json=as_json)
+    Exits with 1 if a job on Ray has failed.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        if _is_url(job):
+            from penstock.commands.running_job import client_of, print_status
+
+            print_status(client_of(job, "metrics_token", metrics_token).status(), as_json=as_json)
+            return
+        from penstock.commands.jobs_on_ray import print_reports, raise_failure, report_of
+
+        reports = [report_of(job, address)]
+        print_reports(reports, as_json=as_json)
+        raise_failure(reports)
 
 
 def stop(
     context: typer.Context,
-    url: JobUrl,
+    job: OptionalJobPlace = None,
+    everything: Annotated[bool, typer.Option("--all", help="Stop all jobs on Ray.", show_default=False)] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="Close open windows first, as if all input had ended.", show_default=False)
     ] = False,
     savepoint: Annotated[str | None, optional("NAME", "Keep the last checkpoint as this savepoint.")] = None,
     action_token: ActionToken = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -34,21 +52,34 @@ def stop(
     Ctrl-C ends the wait and not the stop. Exits with 1 if the job failed.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_job import FAILED as JOB_FAILED
-        from penstock.commands.running_job import client_of, print_end, stop_job
+        if (job is None) is not everything:
+            raise OptionError("say which job to stop, or --all of them on Ray")
+        if job is not None and _is_url(job):
+            from penstock.commands.running_job import FAILED as JOB_FAILED
+            from penstock.commands.running_job import client_of, print_end, stop_job
 
-        client = client_of(url, "action_token", action_token)
-        end = stop_job(client, drain=drain, savepoint=savepoint)
-        print_end(end, as_json=as_json)
-    if end.state == JOB_FAILED:
+            client = client_of(job, "action_token", action_token)
+            end = stop_job(client, drain=drain, savepoint=savepoint)
+            print_end(end, as_json=as_json)
+            has_failed = end.state == JOB_FAILED
+        else:
+            from penstock.cluster.job_order import StopOrder
+            from penstock.commands.jobs_on_ray import print_reports, raise_failure, stop_on_ray
+
+            reports = stop_on_ray(job, StopOrder(drain, savepoint), address)
+            print_reports(reports, as_json=as_json)
+            raise_failure(reports)
+            has_failed = False
+    if has_failed:
         raise typer.Exit(FAILED)
 
 
 def savepoint(
     context: typer.Context,
-    url: JobUrl,
+    job: JobPlace,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name.")],
     action_token: ActionToken = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -56,6 +87,15 @@ def savepoint(
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_job import client_of, print_savepoint
 
-        client = client_of(url, "action_token", action_token)
-        epoch = client.savepoint(name)
-        print_savepoint(client.status().job, name, epoch, as_json=as_json)
+        if _is_url(job):
+            client = client_of(job, "action_token", action_token)
+            epoch = client.savepoint(name)
+            print_savepoint(client.status().job, name, epoch, as_json=as_json)
+            return
+        from penstock.commands.jobs_on_ray import savepoint_on_ray
+
+        print_savepoint(job, name, savepoint_on_ray(job, name, address), as_json=as_json)
+
+
+def _is_url(job: str) -> bool:
+    return "://" in job

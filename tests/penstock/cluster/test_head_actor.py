@@ -126,8 +126,8 @@ def test_a_job_outlives_its_driver_is_not_started_twice_and_stops_by_its_name(pr
     assert f"job '{program.name}' runs on this Ray cluster since 20" in err
     program.await_committed()
     code, _, err = ended(program.penstock("stop", program.name, "--savepoint", "friday", "--address", program.address))
-    assert (code, err.strip().splitlines()[-1]) == (0, f"{program.name}: stopping")
-    until(lambda: find_head(program.name).report().state is HeadState.STOPPED)
+    assert code == 0, err
+    assert program.name not in [head.job for head in heads()]
     assert (program.folder / "checkpoints" / program.name / "savepoints" / "friday").is_dir()
     program.go()
     code, _, err = ended(program.start())
@@ -149,7 +149,8 @@ def test_a_job_whose_head_is_killed_goes_on_from_its_checkpoint(program: Program
 
 def test_a_job_without_checkpoints_fails_with_its_head_and_says_so(program: Program) -> None:
     driver = program.start(checkpoints=False)
-    kill_head(program.await_half())
+    # The next head ends at once.
+    os.kill(program.await_half().pid(), signal.SIGKILL)
     code, _, err = ended(driver)
     assert code == 1
     assert "it takes no checkpoints from which another could go on" in err
@@ -177,7 +178,7 @@ def test_when_all_jobs_are_stopped_no_head_is_left(program: Program) -> None:
     assert not list(heads())
     with pytest.raises(UserError, match=f"no job '{program.name}' runs"):
         find_head(program.name)
-    assert ended(driver)[0] in (0, 1)
+    assert ended(driver)[0] == 0
 
 
 def test_what_is_bound_to_the_driver_is_refused_before_anything_begins(program: Program) -> None:

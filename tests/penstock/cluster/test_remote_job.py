@@ -32,7 +32,7 @@ class Head:
         self.stopped = threading.Event()
         self.released = False
 
-    def report(self, since: int = 0) -> HeadReport:
+    def follow(self, since: int) -> HeadReport:
         self.asked.append(since)
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
@@ -49,7 +49,7 @@ class Head:
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         return 7
 
-    def release(self) -> None:
+    def unfollow(self) -> None:
         self.released = True
 
 

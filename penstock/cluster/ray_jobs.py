@@ -1,0 +1,72 @@
+"""Submits ``penstock run`` as a job of Ray, and follows it until its head actor runs."""
+
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.cluster.submission import RUNNING
+from penstock.model.errors import UserError
+
+LOOK_S = 0.5
+"""The interval at which Ray is asked for the job's output."""
+
+
+class SubmissionError(UserError):
+    """A pipeline could not be submitted, or ended before its job ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """A call of ``penstock run``: the file in the folder that goes along, its arguments, and options by name."""
+
+    file: str
+    arguments: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Return it as a line for a shell."""
+        options = [f"{option}={value}" for option, value in self.options.items()]
+        words = ["penstock", "run", *options, "--executor=ray", self.file]
+        return shlex.join([*words, "--", *self.arguments] if self.arguments else words)
+
+
+def submit_and_follow(command: RunCommand, folder: Path, address: str | None, say: Callable[[str], None]) -> str:
+    """Submit a command with its folder; return Ray's name of the job once its head actor runs, or it is done.
+
+    ``say`` takes what the job prints until then.
+
+    Raises:
+        SubmissionError: Ray has no job submission here or cannot be reached, or the command failed.
+    """
+    try:
+        from ray.job_submission import JobStatus, JobSubmissionClient
+    except ImportError as error:
+        raise SubmissionError(_not_installed()) from error
+    try:
+        client = JobSubmissionClient(address)
+        job = client.submit_job(entrypoint=command.line(), runtime_env={"working_dir": str(folder)})
+    except ImportError as error:
+        raise SubmissionError(_not_installed()) from error
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise SubmissionError(
+            f"the pipeline cannot be submitted to Ray at {address or 'its default'}: {error}"
+        ) from None
+    shown = 0
+    while True:
+        status = client.get_job_status(job)
+        lines = client.get_job_logs(job).splitlines()
+        for line in lines[shown:]:
+            say(line)
+        shown = len(lines)
+        if any(line.startswith(RUNNING) for line in lines) or status == JobStatus.SUCCEEDED:
+            return str(job)
+        if status.is_terminal():
+            info = client.get_job_info(job)
+            raise SubmissionError(f"job {job} of Ray is {status.lower()}: {info.message or 'it says no more'}")
+        time.sleep(LOOK_S)
+
+
+def _not_installed() -> str:
+    return "penstock submit needs Ray's job submission: pip install 'penstock[cluster]'"
