@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from penstock.engine.executors.ray.worker_home import program_folder
@@ -60,7 +59,7 @@ def connected(address: str | None, cpus: int, *, with_program: bool = True) -> I
             ray.init(**options)
         except (ConnectionError, RuntimeError) as error:
             raise _refusal(address or os.environ.get(_ADDRESS), error) from error
-        except ValueError as error:
+        except ray.exceptions.RuntimeEnvSetupError as error:
             if "exceeds the maximum size" not in str(error):
                 raise
             raise OptionError(
@@ -122,14 +121,9 @@ def _check_same(address: str | None, present: str) -> None:
 def _program_environment() -> dict[str, Any]:
     """Return what brings the user's program to other nodes, if it is a folder of its own and no Ray job brings one."""
     folder = program_folder()
-    if _JOB_CONFIG in os.environ or not folder.is_dir() or _is_installed(folder):
+    if _JOB_CONFIG in os.environ or folder is None or not folder.is_dir():
         return {}
     return {"runtime_env": {"working_dir": str(folder), "excludes": [f"**/{name}" for name in EXCLUDED]}}
-
-
-def _is_installed(folder: Path) -> bool:
-    """Return whether a folder belongs to Python or its environment, as that of the command ``penstock`` does."""
-    return any(folder.is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix))
 
 
 @contextmanager
@@ -147,7 +141,12 @@ def _signals_kept() -> Iterator[None]:
 
 def _refusal(where: str | None, error: Exception) -> Exception:
     """Return the error of a cluster that cannot be joined, or of none that can be begun."""
-    if "Authentication" in str(error):
+    reasons: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        reasons.append(f"{type(cause).__name__} {cause}")
+        cause = cause.__cause__ or cause.__context__
+    if any("uthenticat" in reason for reason in reasons):
         return UserError(
             f"the Ray cluster at {where!r} lets in only who has its token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
             "or RAY_AUTH_TOKEN_PATH to that of the cluster"

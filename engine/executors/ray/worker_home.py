@@ -74,14 +74,19 @@ def home_here() -> WorkerHome:
     folder = Path.cwd()
     path = tuple(item for item in sys.path if isinstance(item, str))
     environment = {name: os.environ[name] for name in (VARIABLE, ONCE) if name in os.environ}
-    return WorkerHome(
-        visible_files(), str(folder), str(program_folder()), path, tuple(sys.argv), environment, versions()
-    )
+    program = str(program_folder() or folder)
+    return WorkerHome(visible_files(), str(folder), program, path, tuple(sys.argv), environment, versions())
 
 
-def program_folder() -> Path:
-    """Return the folder of the user's program: the first on the path, which is the script's, or the current one."""
-    return Path(next((item for item in sys.path if isinstance(item, str)), "")).absolute()
+def program_folder() -> Path | None:
+    """Return the folder of the user's program, the first on the path that belongs to no installed Python; None: none.
+
+    Libraries put folders of theirs before that of the script, as Ray does, and a command such as ``penstock`` has its
+    own there.
+    """
+    folders = (Path(item).absolute() for item in sys.path if isinstance(item, str))
+    installed = (sys.prefix, sys.base_prefix)
+    return next((each for each in folders if not any(each.is_relative_to(prefix) for prefix in installed)), None)
 
 
 def visible_files() -> str:
