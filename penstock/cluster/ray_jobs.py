@@ -69,4 +69,4 @@ def submit_and_follow(command: RunCommand, folder: Path, address: str | None, sa
 
 
 def _not_installed() -> str:
-    return "penstock submit needs Ray's job submission: pip install 'penstock[cluster]'"
+    return "penstock submit needs Ray's job submission: pip install 'ray[default]'"
