@@ -60,8 +60,10 @@ class Child:
         with stderr:
             for line in stderr:
                 text = line.decode(errors="replace").rstrip()
-                if text.startswith(SAID):
-                    self._points.put((time.monotonic(), text.removeprefix(SAID).removesuffix(" say")))
+                # Ray puts the name of a task manager before what it prints.
+                _, said, point = text.partition(SAID)
+                if said:
+                    self._points.put((time.monotonic(), point.removesuffix(" say")))
                 else:
                     self.said.append(text)
         self._points.put(None)
