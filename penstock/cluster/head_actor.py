@@ -29,11 +29,11 @@ LINGER_S = 300.0
 """How long a head stays whose job is over, for whoever wants to know how it ended."""
 
 
-DRIVER_S = 5.0
-"""A driver that has not asked for so long is gone."""
+FOLLOWER_S = 5.0
+"""Who waits for the end and has not asked for so long is gone."""
 
 LOOK_S = 0.1
-"""The interval at which a head that is to leave looks whether its driver has heard of the end."""
+"""The interval at which a head that is to leave looks whether all have heard of the end."""
 
 HEAD = "head"
 """The name of this process for failpoints."""
@@ -50,7 +50,7 @@ class HeadActor:
         self._order = order
         self._notes = HeadNotes(order.name, order.token)
         self._released = threading.Event()
-        self._followed_s: float | None = None
+        self._followed_s: dict[str, float] = {}
         order.home.enter()
         tune_process()
         arm_from(order.home.environment, HEAD)
@@ -74,9 +74,9 @@ class HeadActor:
         """Return the job at this moment, with its lines from the number ``since`` on."""
         return self._job.report(since)
 
-    def follow(self, since: int) -> HeadReport:
-        """Return what `report` does, to the driver, which hears of the job's end before the head leaves."""
-        self._followed_s = time.monotonic()
+    def follow(self, caller: str, since: int) -> HeadReport:
+        """Return what `report` does, to one who waits for the job's end, and hears of it before the head leaves."""
+        self._followed_s[caller] = time.monotonic()
         return self._job.report(since)
 
     def pid(self) -> int:
@@ -99,13 +99,9 @@ class HeadActor:
         except (PenstockError, TimeoutError) as error:
             return failure_of(error)
 
-    def release(self) -> None:
-        """The job's end was heard by somebody: the head may leave, once its driver has heard of it, too."""
-        self._released.set()
-
-    def unfollow(self) -> None:
-        """The driver has heard of the job's end: the head may leave."""
-        self._followed_s = None
+    def unfollow(self, caller: str) -> None:
+        """One has heard of the job's end: the head may leave, once all who wait for it have."""
+        self._followed_s.pop(caller, None)
         self._released.set()
 
     def ended(self, state: HeadState, failure: Failure | None) -> None:
@@ -152,9 +148,9 @@ class HeadActor:
         return replace(options, restore=restore, take_over=options.take_over or not is_first)
 
     def _is_followed(self) -> bool:
-        """Return whether there is a driver that has asked of late and has not heard the end yet."""
-        followed_s = self._followed_s
-        return followed_s is not None and time.monotonic() - followed_s < DRIVER_S
+        """Return whether somebody has asked of late who waits for the end and has not heard it yet."""
+        now_s = time.monotonic()
+        return any(now_s - followed_s < FOLLOWER_S for followed_s in tuple(self._followed_s.values()))
 
     def _leave_after_the_end(self) -> None:
         self._job.over.wait()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from penstock.cluster.head_notes import HeadNotes, noted_jobs
 from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
@@ -38,6 +39,7 @@ class Head:
         """Take the actor of this job."""
         self.job = job
         self._actor = actor
+        self._caller = uuid4().hex
 
     def report(self, since: int = 0, timeout_s: float | None = CALL_S) -> HeadReport:
         """Return the job at this moment, with its lines from the number ``since`` on.
@@ -49,9 +51,9 @@ class Head:
         report: HeadReport = self._call("report", since, timeout_s=timeout_s)
         return report
 
-    def follow(self, since: int) -> HeadReport:
-        """Return what `report` does, to the driver; raises the same."""
-        report: HeadReport = self._call("follow", since, timeout_s=CALL_S)
+    def follow(self, since: int = 0) -> HeadReport:
+        """Return what `report` does, and be told of the job's end before the head leaves; raises the same."""
+        report: HeadReport = self._call("follow", self._caller, since, timeout_s=CALL_S)
         return report
 
     def pid(self) -> int:
@@ -74,29 +76,24 @@ class Head:
         epoch: int = _raised(self._call("savepoint", name, timeout_s, timeout_s=None))
         return epoch
 
-    def release(self) -> None:
-        """Let it leave, as the job is over and was heard to be. It may be gone already."""
-        with suppress(HeadAwayError, WorkerLostError):
-            self._call("release", timeout_s=CALL_S)
-
     def unfollow(self) -> None:
-        """Let it leave, as the driver has heard of the job's end. It may be gone already."""
+        """Let it leave, as this caller has heard of the job's end. It may be gone already."""
         with suppress(HeadAwayError, WorkerLostError):
-            self._call("unfollow", timeout_s=CALL_S)
+            self._call("unfollow", self._caller, timeout_s=CALL_S)
 
     def await_end(self) -> HeadReport:
-        """Wait for the end of a job that was told to stop, let its head leave, and return its last report.
+        """Wait for the end of a job that this caller follows, let its head leave, and return its last report.
 
         Raises:
             WorkerLostError: it is gone, and nobody has heard how the job has ended.
         """
         while True:
             with suppress(HeadAwayError):
-                report = self.report()
+                report = self.follow()
                 if report.state.is_over:
                     break
             time.sleep(LOOK_S)
-        self.release()
+        self.unfollow()
         while _present(self.job) is not None:
             time.sleep(LOOK_S)
         return report

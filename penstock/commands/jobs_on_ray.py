@@ -37,6 +37,7 @@ def stop_on_ray(job: str | None, order: StopOrder, address: str | None) -> list[
     with connected_to_jobs(address):
         stopped = list(heads()) if job is None else [find_head(job)]
         for head in stopped:
+            head.follow()
             head.stop(order)
         return [head.await_end() for head in stopped]
 
