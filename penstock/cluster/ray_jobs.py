@@ -13,6 +13,12 @@ LOOK_S = 0.5
 """The interval at which Ray is asked for the job's output."""
 
 
+READY_S = 60.0
+"""How long a cluster is asked again that takes no jobs yet."""
+
+_NOT_READY = "No available agent"
+
+
 class SubmissionError(UserError):
     """A pipeline could not be submitted, or ended before its job ran."""
 
@@ -46,7 +52,7 @@ def submit_and_follow(command: RunCommand, folder: Path, address: str | None, sa
         raise SubmissionError(_not_installed()) from error
     try:
         client = JobSubmissionClient(address)
-        job = client.submit_job(entrypoint=command.line(), runtime_env={"working_dir": str(folder)})
+        job = _submit(lambda: client.submit_job(entrypoint=command.line(), runtime_env={"working_dir": str(folder)}))
     except ImportError as error:
         raise SubmissionError(_not_installed()) from error
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -66,6 +72,18 @@ def submit_and_follow(command: RunCommand, folder: Path, address: str | None, sa
             info = client.get_job_info(job)
             raise SubmissionError(f"job {job} of Ray is {status.lower()}: {info.message or 'it says no more'}")
         time.sleep(LOOK_S)
+
+
+def _submit(submit: Callable[[], str]) -> str:
+    """Submit; a cluster that has just begun has nobody yet to take jobs, and is asked again for `READY_S`."""
+    until_s = time.monotonic() + READY_S
+    while True:
+        try:
+            return submit()
+        except RuntimeError as error:
+            if _NOT_READY not in str(error) or time.monotonic() > until_s:
+                raise
+            time.sleep(LOOK_S)
 
 
 def _not_installed() -> str:
