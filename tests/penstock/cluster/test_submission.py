@@ -1,0 +1,101 @@
+"""Pipelines that are submitted to a Ray cluster, with their folder, arguments and exit codes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.executors.metered import until
+
+pytestmark = [
+    pytest.mark.long("a cluster with Ray's dashboard; test_run_command.py has the command that it carries out"),
+    pytest.mark.xdist_group("ray"),
+]
+
+_KEEPER = """
+import sys
+import ray
+ray.init(address="local", num_cpus=2, include_dashboard=True, dashboard_port=int(sys.argv[1]), log_to_driver=False,
+         logging_level="ERROR", object_store_memory=80 << 20)
+print("ready", flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+
+PROGRAM = """
+import sys
+import pyarrow as pa
+import penstock as ps
+from engine import WORD as ENGINE
+from model import WORD as MODEL
+from state import WORD as STATE
+
+def rows():
+    for number in range(int(sys.argv[2])):
+        yield {"number": 1 // number if sys.argv[3:] else number, "word": STATE + ENGINE + MODEL}
+
+fields = pa.schema([("number", pa.int64()), ("word", pa.string())])
+ps.read_iterable(rows, schema=fields).name("rows").write_json(sys.argv[1]).name("out")
+ps.run(name="submitted")
+"""
+
+
+@pytest.fixture
+def dashboard() -> Iterator[str]:
+    """Return the address of the dashboard of a cluster that has jobs submitted to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    scripts = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", _KEEPER, str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    assert keeper.stdin is not None and keeper.stdout is not None
+    try:
+        assert any(line.strip() == "ready" for line in keeper.stdout)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        keeper.stdin.close()
+        keeper.wait(60)
+        keeper.stdout.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a program, and with folders of its own that have names of ours."""
+    folder = tmp_path / "program"
+    for name in ("state", "engine", "model"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(f"WORD = '{name} '\n")
+    (folder / "pipeline.py").write_text(PROGRAM)
+    return folder
+
+
+def rows_of(out: Path) -> list[Mapping[str, object]]:
+    return [json.loads(line) for file in out.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def test_a_pipeline_with_folders_of_our_names_is_submitted_and_exit_codes_are_right(
+    dashboard: str, folder: Path, tmp_path: Path
+) -> None:
+    submit = [sys.executable, "-m", "penstock", "submit", "--address", dashboard, "--task-managers", "1"]
+    out = tmp_path / "ours"
+    subprocess.run([*submit, str(folder / "pipeline.py"), "--", str(out), "10"], check=True, timeout=200)
+    plain = [str(Path(sys.executable).parent / "ray"), "job", "submit", "--address", dashboard, "--working-dir", "."]
+    run = ["--", "penstock", "run", "pipeline.py", "--executor", "ray", "--task-managers", "1", "--name", "plain", "--"]
+    other = tmp_path / "plain"
+    subprocess.run([*plain, *run, str(other), "10"], cwd=folder, check=True, timeout=200)
+    assert rows_of(other) == [{"number": number, "word": "state engine model "} for number in range(10)]
+    until(lambda: rows_of(out) == rows_of(other))
+    failed = subprocess.run([*plain, *run, str(other), "10", "fail"], cwd=folder, check=False, timeout=200)
+    assert failed.returncode == 1
