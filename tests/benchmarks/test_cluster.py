@@ -37,6 +37,7 @@ def test_latency_recovery_and_idleness_have_figures(capsys: pytest.CaptureFixtur
     assert TWO.name in printed and "480" in printed
 
 
+@pytest.mark.long("a state that is filled twice; test_throughput_stands_beside_that_of_one stays")
 @pytest.mark.slow
 def test_checkpoints_hold_an_operator_on_either_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert "held" in PARTS

@@ -44,6 +44,7 @@ def test_the_table_names_every_query(capfd: pytest.CaptureFixture[str]) -> None:
 PROCESSES = ["--parallelism", "2", "--executor", "processes", "--task-managers", "2", "--transport", "tcp"]
 
 
+@pytest.mark.long("queries on processes; test_two_task_managers runs some")
 def test_queries_run_on_task_managers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     write_dataset(data, NexmarkConfig(events=20_000))

@@ -49,6 +49,7 @@ def test_task_managers_are_killed_and_the_command_runs_on(tmp_path: Path, server
     assert report.restarts
 
 
+@pytest.mark.long("kills at two points; test_task_managers_are_killed_and_the_command_runs_on stays")
 def test_a_failpoint_strikes_the_task_manager_that_it_is_meant_for(tmp_path: Path, server: ForkServer) -> None:
     script = (
         FailpointSetting("checkpoint.file.uploaded", 1, "kill", EVERY_MANAGER),
@@ -59,6 +60,7 @@ def test_a_failpoint_strikes_the_task_manager_that_it_is_meant_for(tmp_path: Pat
     assert report.kills == 2 and report.killed.get("tm-1") and report.runs == 1
 
 
+@pytest.mark.long("one kill; test_commands_are_stopped_by_ctrl_c_and_killed kills one, too")
 def test_the_command_is_killed_and_its_task_managers_end(tmp_path: Path, server: ForkServer) -> None:
     report = attack(tmp_path, server, FEW, on_processes(FEW, 1, seed=2, kill_head=True))
     assert report.killed == {COMMAND: 1} and report.restarts == 1
@@ -70,13 +72,13 @@ def test_25_kills_of_task_managers(tmp_path: Path, server: ForkServer) -> None:
     assert report.kills == 25 and report.after_checkpoint >= 20
 
 
-@pytest.mark.long("ten kills; test_the_command_is_killed_and_its_task_managers_end has one")
+@pytest.mark.long("ten kills; test_commands_are_stopped_by_ctrl_c_and_killed has one")
 def test_10_kills_of_the_command(tmp_path: Path, server: ForkServer) -> None:
     report = attack(tmp_path, server, EVENTS, on_processes(EVENTS, 10, seed=8, kill_head=True))
     assert report.killed == {COMMAND: 10}
 
 
-@pytest.mark.long("a kill at each of a dozen points; test_a_failpoint_strikes_the_task_manager has two")
+@pytest.mark.long("a kill at each of a dozen points; test_task_managers_are_killed has three, at any moment")
 def test_a_crash_of_task_managers_at_every_point(tmp_path: Path, server: ForkServer) -> None:
     points = tuple(name for name in MEANINGS if name.startswith(INSIDE))
     report = attack(tmp_path, server, FEW, on_processes(FEW, 0, seed=2, points=points))

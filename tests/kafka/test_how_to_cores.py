@@ -34,7 +34,7 @@ def test_a_topic_is_summed_on_two_task_managers(kafka: str, topic: MakeTopic, tm
     for before, after in {
         '"sales",\n    kafka="localhost:9092",': f'"{sales}",\n    kafka="{kafka}", until="latest",',
         'write_kafka("hourly", kafka="localhost:9092")': f'write_kafka("{hourly}", kafka="{kafka}")',
-        'parallelism="auto", ': "parallelism=2, task_managers=2, at_end='close', ",
+        'executor="processes")': "executor=\"processes\", task_managers=2, at_end='close')",
     }.items():
         assert program.count(before) == 1, before
         program = program.replace(before, after)

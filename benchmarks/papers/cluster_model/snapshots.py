@@ -147,6 +147,8 @@ def _edges(cluster: Cluster, count: int) -> EdgeColumns:
         ints(cluster.graph.consumer[:count]),
         bools([edge.exchange == "free" for edge in cluster.spec.edges[:count]]),
         cluster.row_bytes[:count],
+        # Rows of a free exchange go to whoever has room, those of a hash exchange by their keys.
+        bools([False] * count),
     )
 
 

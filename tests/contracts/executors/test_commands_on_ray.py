@@ -34,6 +34,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.long("a command on Ray; test_a_command_is_stopped_and_killed stays")
 def test_a_program_with_folders_named_as_ours_runs_on_a_cluster(tmp_path: Path, ray_cluster: RayCluster) -> None:
     folder = tmp_path / "program"
     for name, text in {

@@ -26,7 +26,7 @@ TRAVEL = {
     "IterableSource",
     "FileSource", "LineSource", "CsvSource", "JsonLinesSource", "ParquetSource", "NexmarkSource", "KafkaSource",
     "FileSink", "ParquetSink", "JsonLinesSink", "CsvSink", "KafkaSink", "BlackHoleSink",
-    "SteadySource", "RecordedSource", "StagedSink", "CsvOutput",
+    "SteadySource", "RecordedSource", "StagedSink", "CsvOutput", "AgeSink", "WatchedKeys",
 }  # fmt: skip
 
 
@@ -44,6 +44,7 @@ def test_every_source_and_sink_is_decided() -> None:
         "model",
         "benchmarks.nexmark",
         "benchmarks.latency",
+        "benchmarks.cluster",
     ):
         module = importlib.import_module(f"penstock.{package}")
         for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):

@@ -147,6 +147,7 @@ def test_a_job_whose_head_is_killed_goes_on_from_its_checkpoint(program: Program
     assert program.numbers() == list(range(ROWS))
 
 
+@pytest.mark.long("a head actor each; test_a_job_whose_head_is_killed_goes_on stays")
 def test_a_job_without_checkpoints_fails_with_its_head_and_says_so(program: Program) -> None:
     driver = program.start(checkpoints=False)
     # The next head ends at once.
@@ -156,6 +157,7 @@ def test_a_job_without_checkpoints_fails_with_its_head_and_says_so(program: Prog
     assert "it takes no checkpoints from which another could go on" in err
 
 
+@pytest.mark.long("a head actor each; test_a_job_whose_head_is_killed_goes_on stays")
 def test_sigterm_is_handed_to_the_head_which_finishes_alone(program: Program) -> None:
     driver = program.start()
     program.await_half()
@@ -170,6 +172,7 @@ def test_sigterm_is_handed_to_the_head_which_finishes_alone(program: Program) ->
     assert program.numbers() == list(range(HALF))
 
 
+@pytest.mark.long("a head actor each; test_a_job_whose_head_is_killed_goes_on stays")
 def test_when_all_jobs_are_stopped_no_head_is_left(program: Program) -> None:
     driver = program.start()
     program.await_half()
@@ -190,6 +193,7 @@ def test_what_is_bound_to_the_driver_is_refused_before_anything_begins(program: 
     assert not list(heads())
 
 
+@pytest.mark.long("a head actor each; test_a_job_whose_head_is_killed_goes_on stays")
 def test_a_head_that_was_killed_for_good_is_gone(program: Program) -> None:
     driver = program.start()
     head = program.await_half()

@@ -321,7 +321,7 @@ def test_two_instances_share_the_work() -> None:
     [
         (
             {"batchrows": 5},
-            r"unknown option 'batchrows'; .* options are accept_changed, accept_duplicates, at_end, batch_rows,",
+            r"unknown option 'batchrows'; .* options are accept_changed, accept_duplicates, action_log, action_token,",
         ),
         ({"batch_rows": 0}, "batch_rows must be a whole number of at least 1, not 0"),
         ({"channel_bytes": -5}, "channel_bytes must be a whole number of at least 1, not -5"),

@@ -64,6 +64,7 @@ def test_a_program_joins_with_its_folder_and_keeps_its_signals(
     assert joining(tmp_path / "program", ray_cluster.address, {}, monkeypatch) == "connected True"
 
 
+@pytest.mark.long("two programs that join; test_a_program_joins_with_its_folder stays")
 def test_a_folder_that_is_too_large_and_a_wrong_token_are_refused(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
