@@ -14,9 +14,16 @@ from penstock.engine.jobs.recovery_options import RecoveryOptions
 from penstock.model.config import CheckpointOptions, RestartOptions
 from penstock.model.errors import WorkerLostError
 from tests.contracts.attempts import EXECUTORS, LOOP, Bench, TwoRegions, executor
+from tests.long_cases import but_for
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(
+    params=but_for(
+        EXECUTORS,
+        ["embedded", "simulated", "stepped"],
+        "task managers for each test; tests/contracts/executors runs whole jobs on them",
+    )
+)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

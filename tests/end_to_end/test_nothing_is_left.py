@@ -13,7 +13,6 @@ from penstock.chaos.task_managers import managers_of, outliving
 from penstock.chaos.trials import COMPLETE
 from penstock.engine.core.failpoint_settings import VARIABLE
 from tests.chaos.attacks import PIPELINE
-from tests.long_cases import but_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.fixed_settings]
 
@@ -67,12 +66,12 @@ def held() -> tuple[list[int], list[str], Counter[str], list[str]]:
     return children, threads, kinds, sorted(path.name for path in Path("/dev/shm").glob("*penstock*"))
 
 
-@pytest.mark.parametrize("runs", but_for([1, 100], [1], "a hundred runs; one stays"))
-def test_runs_leave_nothing_in_their_process(tmp_path: Path, runs: int) -> None:
+@pytest.mark.long("a hundred runs; test_nothing_is_left_of_jobs_on_processes has three")
+def test_a_hundred_runs_leave_nothing_in_their_process(tmp_path: Path) -> None:
     for number, way in enumerate(WAYS):
         way(tmp_path / f"first-{number}")
     before = held()
-    for number in range(runs):
+    for number in range(100):
         folder = tmp_path / str(number)
         WAYS[number % len(WAYS)](folder)
         assert held() == before
