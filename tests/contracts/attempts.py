@@ -218,8 +218,8 @@ class Bench:
         return uploaded
 
     def for_a_while(self) -> None:
-        """Let it go on for as long as 60 looks take."""
-        looks = iter(range(60))
+        """Let it go on for as long as 500 looks take."""
+        looks = iter(range(500))
         self.until(lambda: next(looks, None) is None)
 
     def end(self) -> None:

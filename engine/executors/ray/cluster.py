@@ -23,6 +23,8 @@ STORE_BYTES = 80 << 20
 
 _ADDRESS = "RAY_ADDRESS"
 _DEDUPLICATES = "RAY_DEDUP_LOGS"
+_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""The variable by which Ray hands a submitted job its settings, working directory among them."""
 _TOKEN_NOTICE = "ray._private.authentication.authentication_token_setup"
 
 EXCLUDED = (".git", ".venv", "venv", "__pycache__", ".penstock", "node_modules", ".mypy_cache", ".pytest_cache")
@@ -158,7 +160,3 @@ def _refusal(where: str | None, error: Exception) -> Exception:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""The variable by which Ray hands a submitted job its settings, working directory among them."""

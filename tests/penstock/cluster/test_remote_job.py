@@ -133,8 +133,12 @@ def test_a_stop_is_tried_again_while_the_head_is_away() -> None:
     head = Head(report(HeadState.RUNNING), report(HeadState.STOPPED))
     head.refusals = [HeadAwayError("it does not answer")]
     acknowledged = threading.Event()
-    pause = lambda seconds: assert_true(acknowledged.wait(PATIENCE_S))  # noqa: E731
-    job = RemoteJob("shop", head, say=lambda text: acknowledged.set(), pause=pause)
+    job = RemoteJob(
+        "shop",
+        head,
+        say=lambda text: acknowledged.set(),
+        pause=lambda seconds: assert_true(acknowledged.wait(PATIENCE_S)),
+    )
     job.stop()
     job.run()
     assert head.orders == [StopOrder()]

@@ -29,7 +29,8 @@ def entered(home: WorkerHome, folder: Path) -> list[object]:
     ran = subprocess.run(
         [sys.executable, "-c", ENTERED, json.dumps(values)], cwd=folder, capture_output=True, text=True, check=True
     )
-    return json.loads(ran.stdout)  # type: ignore[no-any-return]
+    values_there: list[object] = json.loads(ran.stdout)
+    return values_there
 
 
 @pytest.fixture
