@@ -106,6 +106,11 @@ class CheckpointSession:
             )
         )
 
+    def close(self, reason: PenstockError) -> None:
+        """Let go of the attempt, which is over; savepoints that are still awaited fail for this reason."""
+        self._port = None
+        self.savepoints.close(reason)
+
     def last_epoch(self) -> int:
         """Return the greatest epoch that was published, 0 if none was: for `AttemptStart`."""
         return max(self.repository.epochs(), default=0)

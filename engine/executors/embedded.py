@@ -16,10 +16,10 @@ __all__ = ["EmbeddedJob", "EmbeddedOptions", "Progress", "embedded_attempts"]
 
 
 def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
-    """Return what makes the attempts of a job in this process."""
+    """Return what makes the attempts of a job in this process, which is tuned for that before there is a job."""
+    tune_process()
 
     def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> EmbeddedAttempt:
-        tune_process()
         return EmbeddedAttempt(plan, options, context, start)
 
     return make

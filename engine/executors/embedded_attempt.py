@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.async_calls import IoThread, MakeCalls
+from penstock.engine.core.weak_calls import weakly
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.checkpoint_port import Contribution, participants
@@ -73,7 +74,7 @@ class EmbeddedAttempt:
         host = HostOptions(options.letters, options.routed, options.keeps, options.async_calls)
         around = Surroundings(
             context.clock,
-            self.wake,
+            weakly(self.wake),
             self._bad_records.met,
             lambda: 0 if checkpoints is None else checkpoints.begun,
             None if checkpoints is None else checkpoints.report,

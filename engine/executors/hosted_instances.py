@@ -111,7 +111,7 @@ class HostedInstances:
                 wake=around.wake,
                 async_calls=options.async_calls,
                 paging=None if around.state else _paging(plan.loop, scratch, paged=around.report is not None),
-                report=None if around.report is None else self._report,
+                report=None if around.report is None else partial(_report, around.report, self.cuts),
                 keeps=options.keeps,
             )
             if options.routed:
@@ -190,6 +190,7 @@ class HostedInstances:
             else:
                 operator.close()
         self.dead_letters.close()
+        self.worker.remove(self.worker.instances)
 
     def close_scratch(self) -> None:
         """Remove what nobody keeps, unless it is in the folder of whoever hosts them."""
@@ -200,9 +201,11 @@ class HostedInstances:
         """Read all counters; see `read_metrics`."""
         return read_metrics(self._plan.name, self.build, started_ns, now_ns, wall_us, stepped_ns)
 
-    def _report(self, attempt: int, report: InstanceReport) -> None:
-        assert self._around.report is not None and self.cuts is not None
-        self._around.report(attempt, self.cuts.take(report) if isinstance(report, InstanceCut) else report)
+
+def _report(report: Callable[[int, Report], None], cuts: LocalCuts | None, attempt: int, said: InstanceReport) -> None:
+    """Pass on what an instance says of a barrier; a cut is kept, and what it is of goes on."""
+    assert cuts is not None
+    report(attempt, cuts.take(said) if isinstance(said, InstanceCut) else said)
 
 
 def _release(releases: Sequence[Callable[[], object]]) -> list[str]:

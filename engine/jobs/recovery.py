@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import get_ident
 
@@ -17,6 +18,7 @@ from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.core.job_events import Restarted
+from penstock.engine.core.weak_calls import weakly
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.jobs import end_of_input
 from penstock.engine.jobs import life_cycle as js
@@ -70,9 +72,9 @@ class RecoveringJob:
         self._clock = around.clock
         self._warn, self._tell = around.warn, around.tell
         self._wakened: SimpleQueue[None] = SimpleQueue()
-        self._pause = around.pause or self._sleep
+        self._around = around
         self._make_attempt = make_attempt
-        self._background = around.background or BackgroundThread(f"penstock-checkpoints-{plan.name}", self._wake)
+        self._background = around.background or BackgroundThread(f"checkpoints of {plan.name}", weakly(self._wake))
         self._beginnings = Beginnings(self._storage.repository, options.restore, self._warn, around.page_stores)
         if options.savepoint_on_stop is not None:
             self._check_savepoint(options.savepoint_on_stop)
@@ -156,8 +158,7 @@ class RecoveringJob:
             release_connectors(self._graph)
             self._storage.close()
             self._thread = None
-            over = f"job {self.name!r} is over; its last checkpoint stands."
-            self.session.savepoints.close(UserError(over))
+            self.session.close(UserError(f"job {self.name!r} is over; its last checkpoint stands."))
         if self._error is not None:
             raise self._error
         if self.session.savepoints.unheard is not None:
@@ -311,9 +312,10 @@ class RecoveringJob:
             raise UserError(f"job {self.name!r} was stopped while it waited for another run's lease.")
         self._pause(seconds)
 
-    def _sleep(self, seconds: float) -> None:
+    def _pause(self, seconds: float) -> None:
+        pause = self._around.pause or partial(self._wakened.get, True)
         with suppress(Empty):
-            self._wakened.get(timeout=seconds)
+            pause(seconds)
 
     def _whole_regions(self, tasks: frozenset[TaskId] | None) -> frozenset[TaskId] | None:
         """Return what must restart with these tasks; None: all."""
