@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 from contextlib import suppress
 
 from penstock.engine.core.contract import Clock
@@ -16,6 +17,7 @@ from penstock.engine.transport.handshake import (
     OfferRing,
     Read,
     Recognise,
+    StrangerError,
     TryRing,
     Write,
 )
@@ -23,6 +25,7 @@ from penstock.engine.transport.ring import Ring, make_ring
 from penstock.engine.transport.ring_link import RingLink
 from penstock.engine.transport.ring_offer import NO_OFFER, offer, take_offer
 from penstock.engine.transport.socket_link import SocketLink
+from penstock.engine.transport.tls import TlsSocket
 
 RING_BYTES = 4 << 20
 
@@ -41,6 +44,8 @@ class Greeting:
         """Whether the link is one by rings, once the handshake is over."""
         self.reason_against_ring = "the connection is not by a Unix socket, or one side was told not to"
         self._socket = end
+        # TLS has a handshake of its own, which comes before.
+        self._to_secure = end if isinstance(end, TlsSocket) else None
         self._handshake = handshake
         self._ring_bytes = ring_bytes
         self._unsent = b""
@@ -77,6 +82,8 @@ class Greeting:
     def is_open(self) -> bool:
         """Return whether a connection that awaits recognition is still there; the other side says nothing then."""
         try:
+            if isinstance(self._socket, TlsSocket):
+                return self._socket.is_silent()
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
@@ -93,6 +100,8 @@ class Greeting:
             WorkerLostError: no link can be made with it.
         """
         with suppress(BlockingIOError):
+            if self._to_secure is not None:
+                self._secure(self._to_secure)
             while self._command is not None:
                 self._flush()
                 if self._reply is None:
@@ -122,6 +131,13 @@ class Greeting:
         self._handshake.close()
         self._socket.close()
         self._close_rings()
+
+    def _secure(self, end: TlsSocket) -> None:
+        try:
+            end.secure()
+        except ssl.SSLError as error:
+            raise StrangerError(f"it does not speak TLS as this side does: {error.reason or error}") from error
+        self._to_secure = None
 
     def _do(self, command: Command) -> None:
         """Set the reply to a command once it is done, and what is to be sent before the handshake goes on."""

@@ -19,13 +19,15 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from enum import IntFlag
 
-from penstock.engine.transport.ring_offer import OFFER_BYTES
 from penstock.model.errors import WorkerLostError
 
 VERSION = 2
 
 MAGIC = b"penstock"
 NONCE_BYTES = 32
+
+OFFER_BYTES = 24
+"""Length of what goes with the descriptor of a ring."""
 
 _SEAL_BYTES = 32
 _HEAD = struct.Struct("<HBBBQ")

@@ -17,6 +17,7 @@ from penstock.engine.transport.greeting import RING_BYTES, Greeting
 from penstock.engine.transport.handshake import NONCE_BYTES, Ability, Hello, StrangerError, connect
 from penstock.engine.transport.handshake import listen as listen_to
 from penstock.engine.transport.link import Link
+from penstock.engine.transport.tls import Tls
 from penstock.model.errors import WorkerLostError
 
 GREETING_TIMEOUT_S = 20
@@ -67,8 +68,11 @@ class MeetingPlace:
         transport: Transport | None = None,
         host: str = "127.0.0.1",
         ring_bytes: int = RING_BYTES,
+        tls: Tls | None = None,
     ) -> None:
         """Listen, by TCP at an address of this host. ``me`` is a name of up to 255 bytes, ``token`` the job's.
+
+        With ``tls`` nothing goes between hosts in the clear.
 
         Raises:
             OSError: nothing can listen there.
@@ -83,6 +87,7 @@ class MeetingPlace:
         self._clock = clock
         self._transport = transport
         self._ring_bytes = ring_bytes
+        self._tls = tls
         # Those who have not said who they are, oldest first, with the time at which they came.
         self._unknown: list[tuple[Greeting, int]] = []
         # Task managers that are ahead, by name: they wait for the meeting of their attempt.
@@ -153,7 +158,7 @@ class MeetingPlace:
                     break
                 except OSError as error:
                     raise WorkerLostError(f"{self._me} cannot take in who connects: {error}") from error
-                yield end
+                yield end if self._tls is None else self._tls.accept(end)
 
     def _is_still_unknown(self, greeting: Greeting, came_ns: int) -> bool:
         """Hear who has connected; put aside who is of the job, and send away who is not."""
@@ -215,6 +220,7 @@ class MeetingPlace:
             raise WorkerLostError(f"{peer} cannot be reached from {self._me}: {error}") from error
         if end is not None:
             del meeting.dials[peer]
+            end = end if self._tls is None else self._tls.connect(end)
             hello = Hello(self._me, peer, meeting.attempt, self._abilities(end.family))
             greeting = Greeting(end, connect(hello, self._token, os.urandom(NONCE_BYTES)), self._ring_bytes)
             meeting.greetings[peer] = greeting

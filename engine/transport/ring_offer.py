@@ -10,12 +10,13 @@ import struct
 
 import numpy as np
 
+from penstock.engine.transport.handshake import OFFER_BYTES
 from penstock.engine.transport.ring import ALIGNMENT, Ring
 
 _SIGN_BYTES = 16
 _OFFER = struct.Struct(f"<Q{_SIGN_BYTES}s")
 
-OFFER_BYTES = _OFFER.size
+assert _OFFER.size == OFFER_BYTES
 
 NO_OFFER = bytes(OFFER_BYTES)
 """What a side says that has no memory to share."""

@@ -28,8 +28,9 @@ from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import OptionError, UserError
+from tests.certificates import make_authority
 from tests.kafka.reading import ids_in
-from tests.kafka.secured_broker import PASSWORD, USER, SecuredBroker, make_authority
+from tests.kafka.secured_broker import PASSWORD, USER, SecuredBroker
 
 ROOT = Path(penstock.__file__).parents[1]
 PATIENCE_S = 60.0

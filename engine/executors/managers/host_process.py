@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from penstock.engine.control.machine_load import MachineReading
+from penstock.engine.transport.tls import Tls
 
 LOOPBACK = "127.0.0.1"
 """The address of task managers that are all on one machine."""
@@ -20,6 +21,7 @@ class ManagerSettings:
     ``host`` is the address at which other task managers reach it. ``check`` raises a `PenstockError` if this process is
     not one that can do what the head says; the head hears of it.
     ``began`` is what was read of the host when the process began; None: as its task manager begins.
+    With ``tls`` rows that go to other hosts are not sent in the clear.
     """
 
     name: str
@@ -30,6 +32,7 @@ class ManagerSettings:
     host: str = LOOPBACK
     check: Callable[[], None] = lambda: None
     began: MachineReading | None = None
+    tls: Tls | None = None
 
 
 class LeaveOrder:

@@ -14,6 +14,7 @@ from penstock.engine.executors.managers.host_process import LOOPBACK
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.transport.link import Link
 from penstock.engine.transport.meeting import MeetingPlace
+from penstock.engine.transport.tls import Tls
 from penstock.state.stores.page_store import PageStores
 from penstock.state.stores.rocksdb_store import RocksDbStores
 
@@ -53,11 +54,17 @@ MakeParts = Callable[[str, Path, ManagerSetup, Clock, Callable[[], None]], Manag
 
 
 def parts_here(
-    name: str, directory: Path, setup: ManagerSetup, clock: Clock, wake: Callable[[], None], host: str = LOOPBACK
+    name: str,
+    directory: Path,
+    setup: ManagerSetup,
+    clock: Clock,
+    wake: Callable[[], None],
+    host: str = LOOPBACK,
+    tls: Tls | None = None,
 ) -> ManagerParts:
-    """Return parts that are of this machine: it can be met from now on, by others at ``host``."""
+    """Return parts that are of this machine: it can be met from now on, by others at ``host``, between hosts by TLS."""
     return ManagerParts(
-        MeetingPlace(name, setup.token, clock, setup.transport, host),
+        MeetingPlace(name, setup.token, clock, setup.transport, host, tls=tls),
         BackgroundThread(f"penstock-uploads-{name}", wake),
         RunScratch(directory),
         RocksDbStores(),

@@ -83,7 +83,8 @@ class _Service:
             setup = unpack_setup(message.packed)
             plan = unpack_plan(setup.plan)
             wake = self._waiter.wake
-            parts = parts_here(self._name, plan.directory, setup, self._clock, wake, self._settings.host)
+            here = self._settings
+            parts = parts_here(self._name, plan.directory, setup, self._clock, wake, here.host, here.tls)
             shell = ManagerShell(self._clock, self._say, wake, self._links, self._is_interrupted, parts)
             self._manager = TaskManager(self._name, plan, setup, shell, lambda sinks: with_sinks(plan, sinks))
         except Exception as error:

@@ -50,23 +50,29 @@ class TaskManagerActor:
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
         from penstock.engine.executors.managers.process_name import set_process_name
         from penstock.engine.executors.ray.control_socket import connect_to_head
-        from penstock.engine.executors.ray.cpu_witness import begin_witness, has_witness, witness_name
+        from penstock.engine.executors.ray.cpu_witness import WitnessSettings, begin_witness, has_witness, witness_name
+        from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 
         set_process_name(f"penstock {settings.name}")
         hold_libraries_to_one_core()
-        # It imports what the line above must come before.
+        # They import what the line above must come before.
         from penstock.engine.executors.managers.service import serve
+        from penstock.engine.transport.tls import Tls
 
         tune_process()
         arm_from(settings.home.environment, settings.name)
         settings.home.enter()
-        connect = partial(connect_to_head, settings.head, settings.token, run=settings.run, clock=SystemClock())
-        end = connect(name=settings.name)
+        files = tls_files_here(os.environ)
+        tls = None if files is None else Tls(files)
+        end = connect_to_head(settings.head, settings.token, settings.name, settings.run, SystemClock(), tls)
         if has_witness():
-            begin_witness(connect(name=witness_name(settings.name)))
+            name, token = witness_name(settings.name), settings.token.hex()
+            paths = None if files is None else files.paths()
+            begin_witness(WitnessSettings(settings.head, token, name, settings.run, paths))
         host = ray.util.get_node_ip_address()
         check = partial(settings.home.check, host)
-        serve(end, ManagerSettings(settings.name, settings.job, settings.run, LeaveOrder(), end_at_once, host, check))
+        leave = LeaveOrder()
+        serve(end, ManagerSettings(settings.name, settings.job, settings.run, leave, end_at_once, host, check, tls=tls))
 
 
 def end_at_once() -> NoReturn:

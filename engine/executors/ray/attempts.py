@@ -1,5 +1,6 @@
 """The executor ``ray``: the head is the process that runs the job, wherever it is, task managers are actors of Ray."""
 
+import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,9 +21,11 @@ from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, 
 from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.cluster import connected
 from penstock.engine.executors.ray.control_listener import ControlListener
+from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 from penstock.engine.executors.ray.worker_home import home_here
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
 from penstock.engine.transport.addresses import Transport
+from penstock.engine.transport.tls import Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,12 @@ def _open_head(plan: JobPlan, packed: bytes, options: RayOptions, context: Attem
     setup = ManagerSetup(packed, secrets.token_bytes(TOKEN_BYTES), options.managed.host, storage, options.transport)
     host = ray.util.get_node_ip_address()
     home = home_here()
+    files = tls_files_here(os.environ)
+    tls = None if files is None else Tls(files)
 
     def make_pool(wake: Callable[[], None]) -> ManagerPool[Future[socket]]:
         with ExitStack() as opened:
-            listener = ControlListener(setup.token, run, host, context.clock)
+            listener = ControlListener(setup.token, run, host, context.clock, tls)
             opened.callback(listener.close)
             launcher = RayLauncher(
                 f"{plan.name}, run {run}",
@@ -91,4 +96,4 @@ def _open_head(plan: JobPlan, packed: bytes, options: RayOptions, context: Attem
             context.resources.callback(opened.pop_all().close)
             return pool
 
-    return Head(HeadParts(plan, setup, context.clock, make_pool, make_parts=partial(parts_here, host=host)))
+    return Head(HeadParts(plan, setup, context.clock, make_pool, make_parts=partial(parts_here, host=host, tls=tls)))

@@ -20,6 +20,7 @@ from penstock.engine.transport.greeting import Greeting
 from penstock.engine.transport.handshake import NONCE_BYTES, Ability, StrangerError
 from penstock.engine.transport.handshake import listen as listen_to
 from penstock.engine.transport.meeting import GREETING_TIMEOUT_S, MOST_UNKNOWN
+from penstock.engine.transport.tls import Tls
 from penstock.model.errors import WorkerLostError
 
 _LOOK_S = 1.0
@@ -34,8 +35,10 @@ class ControlListener:
     `expect`, `dismiss` and `close` may be called by any thread.
     """
 
-    def __init__(self, token: bytes, run: int, host: str, clock: Clock) -> None:
+    def __init__(self, token: bytes, run: int, host: str, clock: Clock, tls: Tls | None = None) -> None:
         """Listen at an address of this host; ``token`` is known to the task managers of this run only.
+
+        With ``tls`` nothing goes to them in the clear.
 
         Raises:
             OSError: nothing can listen there.
@@ -45,7 +48,7 @@ class ControlListener:
         """The way by which task managers reach the head."""
         self.strangers = 0
         """The number of connections by others than task managers that were expected."""
-        self._token, self._run, self._clock = token, run, clock
+        self._token, self._run, self._clock, self._tls = token, run, clock, tls
         self._lock = threading.Lock()
         self._expected: dict[str, Future[socket.socket]] = {}
         self._over = False
@@ -101,7 +104,8 @@ class ControlListener:
         # What the system has no room for waits for the next look.
         with suppress(OSError):
             while True:
-                yield self._listener.accept()[0]
+                end, _ = self._listener.accept()
+                yield end if self._tls is None else self._tls.accept(end)
 
     def _begin(self, end: socket.socket) -> None:
         greeting = Greeting(end, listen_to(HEAD, self._token, os.urandom(NONCE_BYTES)))

@@ -9,6 +9,7 @@ from penstock.engine.executors.managers.delivery import HEAD
 from penstock.engine.transport.addresses import Dial, Transport, ways_of
 from penstock.engine.transport.greeting import Greeting
 from penstock.engine.transport.handshake import NONCE_BYTES, Hello, StrangerError, connect
+from penstock.engine.transport.tls import Tls
 from penstock.model.errors import WorkerLostError
 
 UNHEARD_S = 10
@@ -27,7 +28,9 @@ def prepare(end: socket.socket) -> None:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_S * 1_000)
 
 
-def connect_to_head(address: str, token: bytes, name: str, run: int, clock: Clock) -> socket.socket:
+def connect_to_head(
+    address: str, token: bytes, name: str, run: int, clock: Clock, tls: Tls | None = None
+) -> socket.socket:
     """Return a socket to the head of a run; both sides have proved that they have its token.
 
     Raises:
@@ -42,6 +45,7 @@ def connect_to_head(address: str, token: bytes, name: str, run: int, clock: Cloc
             if greeting is None:
                 end = dial.proceed()
                 if end is not None:
+                    end = end if tls is None else tls.connect(end)
                     greeting = Greeting(end, connect(Hello(name, HEAD, run), token, os.urandom(NONCE_BYTES)))
                     continue
                 pending = dial.pending()

@@ -4,32 +4,60 @@ The task manager cannot say it itself: while the user's code holds the interpret
 and that it uses a core is the only sign of its life. Needs ``/proc``; without it nothing is known.
 """
 
+import json
 import os
 import socket
 import struct
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import astuple, dataclass
 from pathlib import Path
+
+from penstock.engine.executors.managers.delivery import HEAD
+from penstock.engine.transport.addresses import Transport, ways_of
+from penstock.engine.transport.handshake import (
+    NONCE_BYTES,
+    Handshake,
+    Hello,
+    Read,
+    StrangerError,
+    Write,
+    connect,
+)
+from penstock.model.errors import WorkerLostError
 
 _READING = struct.Struct("<Q")
 _MOST_BYTES = 4_096
+_CONNECT_S = 20.0
+_EVERY_S = 1.0
 
-# It imports next to nothing and takes some 8 MB. It ends with the process that it watches, or with the link.
+# What it needs to know comes by its input, where no list of processes shows it. It ends with the process that it
+# watches, or with the link.
 _PROGRAM = """
-import os, struct, sys, time
-link, watched = int(sys.argv[1]), os.getppid()
-tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-try:
-    while os.getppid() == watched:
-        with open(f"/proc/{watched}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        os.write(link, struct.pack("<Q", (int(fields[11]) + int(fields[12])) * tick_ns))
-        time.sleep(1)
-except OSError:
-    pass
+import json, sys
+settings = json.load(sys.stdin)
+sys.path[:] = settings["path"]
+from penstock.engine.executors.ray.cpu_witness import watch
+watch(*settings["of"])
 """
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessSettings:
+    """Settings of a witness: where the head listens, the run's token in hexadecimal, its own name, and the run.
+
+    ``tls`` has the paths of `TlsFiles` if the head speaks TLS.
+    """
+
+    head: str
+    token: str
+    name: str
+    run: int
+    tls: tuple[str, str, str] | None = None
 
 
 def witness_name(manager: str) -> str:
@@ -42,16 +70,26 @@ def has_witness() -> bool:
     return Path("/proc/self/stat").exists()
 
 
-def begin_witness(end: socket.socket) -> None:
-    """Start the witness of this process; it takes the connected socket over."""
-    with end:
-        end.setblocking(True)
-        subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(end.fileno())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(end.fileno(),),
-            cwd=os.sep,
-        )
+def begin_witness(settings: WitnessSettings) -> None:
+    """Start the witness of this process."""
+    words = {"path": sys.path, "of": [os.getpid(), *astuple(settings)]}
+    witness = subprocess.Popen([sys.executable, "-I", "-c", _PROGRAM], stdin=subprocess.PIPE, cwd=os.sep)
+    assert witness.stdin is not None
+    # One that has ended already is missed by the head, not here.
+    with suppress(BrokenPipeError), witness.stdin:
+        witness.stdin.write(json.dumps(words).encode())
+
+
+def watch(watched: int, head: str, token: str, name: str, run: int, tls: Sequence[str] | None) -> None:
+    """Tell the head once a second what a process has used, until that or the link ends."""
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    stat, pause = Path(f"/proc/{watched}/stat"), threading.Event()
+    with suppress(OSError, StrangerError, WorkerLostError), _connected(head, tls) as end:
+        _introduce(end, connect(Hello(name, HEAD, run), bytes.fromhex(token), os.urandom(NONCE_BYTES)))
+        while os.getppid() == watched:
+            fields = stat.read_bytes().rpartition(b")")[2].split()
+            end.sendall(_READING.pack((int(fields[11]) + int(fields[12])) * tick_ns))
+            pause.wait(_EVERY_S)
 
 
 class CpuReading:
@@ -85,3 +123,35 @@ class CpuReading:
 def _close(end: "Future[socket.socket]") -> None:
     if not end.cancelled() and end.exception() is None:
         end.result().close()
+
+
+def _connected(head: str, tls: Sequence[str] | None) -> socket.socket:
+    (way,) = ways_of(head, Transport.TCP)
+    end = socket.socket(way.family)
+    end.settimeout(_CONNECT_S)
+    end.connect(way.target)
+    if tls is not None:
+        # Most runs do without, and it is half of what a witness takes.
+        from penstock.engine.transport.tls import Tls, TlsFiles
+
+        end = Tls(TlsFiles(*map(Path, tls))).connect(end)
+    end.settimeout(_CONNECT_S)
+    return end
+
+
+def _introduce(end: socket.socket, handshake: Handshake) -> None:
+    """Make the handshake of who connects."""
+    reply = b""
+    with suppress(StopIteration):
+        command = next(handshake)
+        while True:
+            reply = b""
+            if isinstance(command, Write):
+                end.sendall(command.content)
+            elif isinstance(command, Read):
+                while len(reply) < command.size:
+                    more = end.recv(command.size - len(reply))
+                    if not more:
+                        raise ConnectionResetError("it closed the connection")
+                    reply += more
+            command = handshake.send(reply)

@@ -1,11 +1,14 @@
 """Both ends of a link in this process, for tests of links."""
 
+import atexit
 import os
 import select
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from penstock.engine.core.clock import ManualClock
@@ -14,8 +17,13 @@ from penstock.engine.transport.greeting import Greeting
 from penstock.engine.transport.handshake import NONCE_BYTES, Ability, Hello, Recognise, connect, listen
 from penstock.engine.transport.ring_link import RingLink
 from penstock.engine.transport.socket_link import SocketLink
+from penstock.engine.transport.tls import Tls, TlsFiles, TlsSocket
+from tests.certificates import make_authority, make_certificate
 
 TOKEN = b"token of the tests"
+
+CERTIFICATES = Path(tempfile.gettempdir()) / f"penstock-certificates-{os.getpid()}"
+"""A folder of this process for certificates; another process that makes the other end is told of it."""
 
 SMALL_RING_BYTES = 64 << 10
 SMALL_BUFFER_BYTES = {socket.AF_UNIX: 4 << 10, socket.AF_INET: 64 << 10}
@@ -60,10 +68,13 @@ def proceed(greeting: Greeting) -> None:
 
 @contextmanager
 def socket_links(kind: str) -> Iterator[tuple[SocketLink, SocketLink]]:
-    """Give two ends of a Unix socket or of a TCP connection, and close them."""
+    """Give two ends of a Unix socket or of a TCP connection, plain or with TLS, and close them."""
     one, other = connected(kind)
     for end in (one, other):
         limit(end)
+    if kind == "tls":
+        one, other = tls_here().connect(one), tls_here().accept(other)
+        secure(one, other)
     links = SocketLink(one, ManualClock(), "the other"), SocketLink(other, ManualClock(), "one")
     try:
         yield links
@@ -74,11 +85,35 @@ def socket_links(kind: str) -> Iterator[tuple[SocketLink, SocketLink]]:
 
 def connected(kind: str) -> tuple[socket.socket, socket.socket]:
     """Return two sockets that are connected."""
-    if kind != "tcp":
+    if kind not in ("tcp", "tls"):
         return socket.socketpair()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one = socket.create_connection(listener.getsockname())
         return one, listener.accept()[0]
+
+
+@cache
+def tls_here(folder: Path = CERTIFICATES) -> Tls:
+    """Return TLS with the certificate of a folder, which is made if there is none."""
+    own, authority = folder / "own.pem", folder / "authority.pem"
+    if not folder.exists():
+        folder.mkdir()
+        atexit.register(shutil.rmtree, folder)
+        make_certificate(make_authority(authority), own)
+    return Tls(TlsFiles(own, own, authority))
+
+
+def secure(*ends: socket.socket) -> None:
+    """Go through with the handshakes of TLS."""
+    left = [end for end in ends if isinstance(end, TlsSocket)]
+    while left:
+        for end in list(left):
+            try:
+                end.secure()
+            except BlockingIOError:
+                select.select(left, [], [])
+            else:
+                left.remove(end)
 
 
 def limit(end: socket.socket) -> None:
@@ -87,10 +122,16 @@ def limit(end: socket.socket) -> None:
         end.setsockopt(socket.SOL_SOCKET, option, SMALL_BUFFER_BYTES[end.family])
 
 
-def join(kind: str, end: socket.socket, peer: str, *, connects: bool = True) -> FramedLink:
+def join(
+    kind: str, end: socket.socket, peer: str, *, connects: bool = True, certificates: Path = CERTIFICATES
+) -> FramedLink:
     """Make one end of a link of a kind; another process makes the other."""
     if kind != "ring":
         limit(end)
+        if kind == "tls":
+            tls = tls_here(certificates)
+            end = tls.connect(end) if connects else tls.accept(end)
+            secure(end)
         return SocketLink(end, ManualClock(), peer)
     greeting = greet(end, connects=connects)
     while greeting.by_ring is None:
@@ -100,7 +141,7 @@ def join(kind: str, end: socket.socket, peer: str, *, connects: bool = True) -> 
     return greeting.link(ManualClock(), peer)
 
 
-LINKS: dict[str, Links] = {"ring": ring_links, **{kind: partial(socket_links, kind) for kind in ("unix", "tcp")}}
+LINKS: dict[str, Links] = {"ring": ring_links, **{kind: partial(socket_links, kind) for kind in ("unix", "tcp", "tls")}}
 """Pairs of every kind."""
 
 

@@ -9,12 +9,13 @@ from penstock.engine.core.elements import Barrier
 from penstock.engine.transport.addresses import Transport
 from penstock.engine.transport.link import Arrived, Link
 from penstock.engine.transport.meeting import MeetingPlace
+from penstock.engine.transport.tls import Tls
 from tests.engine.transport.linked_pairs import SMALL_RING_BYTES, TOKEN
 
 
-def place(me: str, transport: Transport | None = None, token: bytes = TOKEN) -> MeetingPlace:
+def place(me: str, transport: Transport | None = None, token: bytes = TOKEN, tls: Tls | None = None) -> MeetingPlace:
     """Make a place whose rings are small."""
-    return MeetingPlace(me, token, SystemClock(), transport, ring_bytes=SMALL_RING_BYTES)
+    return MeetingPlace(me, token, SystemClock(), transport, ring_bytes=SMALL_RING_BYTES, tls=tls)
 
 
 def never() -> bool:

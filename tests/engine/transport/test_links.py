@@ -20,6 +20,7 @@ from penstock.engine.transport.ring import make_ring
 from penstock.engine.transport.ring_link import RingLink
 from penstock.model.errors import WorkerLostError
 from tests.engine.transport.linked_pairs import (
+    CERTIFICATES,
     LINKS,
     SMALL_RING_BYTES,
     Links,
@@ -27,6 +28,7 @@ from tests.engine.transport.linked_pairs import (
     descriptors,
     join,
     rings_mapped,
+    tls_here,
 )
 from tests.engine.transport.test_batch_body import batches, picked, picks_of
 
@@ -256,9 +258,18 @@ def test_a_link_that_is_lost_takes_no_call_amiss_but_receive(links: Links) -> No
 @pytest.mark.parametrize("acts", [["send"], []])
 @pytest.mark.parametrize("kind", LINKS)
 def test_a_killed_process_is_a_lost_link(kind: str, acts: list[str]) -> None:
+    tls_here()
     before, mapped = descriptors(), rings_mapped()
     here, there = connected(kind)
-    command = [sys.executable, "-m", "tests.engine.transport.dying_end", kind, str(there.fileno()), *acts]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.engine.transport.dying_end",
+        kind,
+        str(there.fileno()),
+        str(CERTIFICATES),
+        *acts,
+    ]
     child = subprocess.Popen(command, pass_fds=[there.fileno()])
     there.close()
     link = join(kind, here, "child")

@@ -19,7 +19,7 @@ from penstock.engine.transport.meeting import MEET_TIMEOUT_S, MeetingPlace
 from penstock.engine.transport.ring_link import RingLink
 from penstock.engine.transport.socket_link import SocketLink
 from penstock.model.errors import WorkerLostError
-from tests.engine.transport.linked_pairs import SMALL_RING_BYTES, TOKEN, descriptors, rings_mapped
+from tests.engine.transport.linked_pairs import SMALL_RING_BYTES, TOKEN, descriptors, rings_mapped, tls_here
 from tests.engine.transport.meetings import GivenUp, exchange, never, place, together
 
 TRANSPORTS = [None, Transport.RING, Transport.TCP]
@@ -42,7 +42,8 @@ def test_places_meet_in_any_order(data: st.DataObject) -> None:
     delays_s = {
         name: data.draw(st.lists(st.sampled_from([0.0, 0.001, 0.01]), min_size=4, max_size=4)) for name in names
     }
-    places = {name: place(name, transport) for name in names}
+    tls = data.draw(st.sampled_from([None, tls_here()]))
+    places = {name: place(name, transport, tls=tls) for name in names}
 
     def live(me: str) -> None:
         links: list[tuple[int, dict[str, Link]]] = []

@@ -14,24 +14,31 @@ from penstock.engine.executors.ray.control_socket import connect_to_head
 from penstock.engine.transport.addresses import ways_of
 from penstock.engine.transport.handshake import MAGIC, NONCE_BYTES
 from penstock.engine.transport.meeting import MOST_UNKNOWN
+from penstock.engine.transport.tls import Tls
 from penstock.model.errors import WorkerLostError
-from tests.engine.transport.linked_pairs import descriptors
+from tests.engine.transport.linked_pairs import descriptors, tls_here
 
 TOKEN = bytes(range(32))
 WAIT_S = 60.0
+TLS_ALERT = b"\x15"
+
+
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest) -> Tls | None:
+    return tls_here() if request.param == "tls" else None
 
 
 @pytest.fixture
-def listener() -> Iterator[ControlListener]:
+def listener(tls: Tls | None) -> Iterator[ControlListener]:
     before = descriptors()
-    listener = ControlListener(TOKEN, 3, "127.0.0.1", SystemClock())
+    listener = ControlListener(TOKEN, 3, "127.0.0.1", SystemClock(), tls)
     yield listener
     listener.close()
     assert descriptors() - before == set()
 
 
 def join(listener: ControlListener, name: str, token: bytes = TOKEN, run: int = 3) -> socket.socket:
-    return connect_to_head(listener.address, token, name, run, SystemClock())
+    return connect_to_head(listener.address, token, name, run, SystemClock(), listener._tls)
 
 
 def knock(listener: ControlListener, words: bytes = b"") -> socket.socket:
@@ -79,16 +86,20 @@ def test_a_name_is_taken_once(listener: ControlListener) -> None:
         end.close()
 
 
-def test_strangers_learn_nothing_and_hold_nobody_up(listener: ControlListener) -> None:
+def test_strangers_learn_nothing_and_hold_nobody_up(listener: ControlListener, tls: Tls | None) -> None:
     silent = [knock(listener, words) for words in (b"", MAGIC[:3], MAGIC)]
     babbling = knock(listener, b"GET / HTTP/1.1\r\n\r\n")
     guessing = knock(listener, MAGIC + os.urandom(NONCE_BYTES) + bytes(1_000))
     future = listener.expect("tm-0")
     ends = [join(listener, "tm-0"), come(future)]
     with suppress(ConnectionResetError):
-        assert babbling.recv(1_000) == b""
-    # Random bytes are all that is said to whoever has no token.
-    assert len(guessing.recv(1_000)) == NONCE_BYTES
+        assert babbling.recv(1_000)[:1] in ((b"",) if tls is None else (b"", TLS_ALERT))
+    # Random bytes are all that is said to whoever has no token, an alert to whoever speaks no TLS.
+    if tls is None:
+        assert len(guessing.recv(1_000)) == NONCE_BYTES
+    else:
+        with suppress(ConnectionResetError):
+            assert guessing.recv(1_000)[:1] in (b"", TLS_ALERT)
     for end in [*silent, babbling, guessing, *ends]:
         end.close()
 
