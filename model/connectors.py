@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.model.errors import RetryableError
 from penstock.model.outstanding import Outstanding
 from penstock.model.sink_context import OutputRun, SinkContext
 
@@ -270,7 +271,8 @@ class Sink(ABC):
     In a job that takes checkpoints the plan asks a ``transactional`` sink for a copy `with_checkpoints`. Of that,
     `recover` (or `join`) is called before any writer is opened, at every start; then writers `Writer.prepare` at
     barriers, and `commit` follows when the checkpoint is complete. They are never called at the same time. Writers in
-    another process are those of a pickled copy; `recover`, `join` and `commit` are called of the original only.
+    another process are those of a pickled copy; `recover`, `join`, `adopt` and `commit` are called of the original
+    only. Where the job's head is lost and the writers live, `adopt` comes in the place of `recover`.
     """
 
     transactional: bool = False
@@ -336,6 +338,26 @@ class Sink(ABC):
             RetryableError: writing failed; the same call may work later.
         """
         self.recover(epoch, ())
+
+    def claim(self) -> Any:
+        """Return what `recover` has left for those who write, as JSON-able data for `adopt`; asked of a writer's copy.
+
+        The default has left nothing.
+        """
+        return None
+
+    def adopt(self, epoch: int, receipts: Sequence[Any], claim: Any) -> None:
+        """In the place of `recover`: take over writers that live on, whose committing process is gone.
+
+        Nothing of theirs is touched. Checkpoint ``epoch`` (0: none) is the last complete one, and is committed next,
+        again perhaps. ``receipts`` are its own and those of epochs behind it, ``claim`` is that of the writers' sink.
+        The default refuses if it is `transactional`, and does nothing if it is not.
+
+        Raises:
+            PenstockError: it cannot; then all instances are built anew, after a `recover`.
+        """
+        if self.transactional:
+            raise RetryableError(f"{self.describe()!r} does not take over writers that outlived their job's head")
 
     def release(self) -> None:
         """Let go of what `commit` and `recover` hold open: the job is over, well or not. Must not raise.

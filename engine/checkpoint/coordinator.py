@@ -94,6 +94,11 @@ class CheckpointCoordinator:
             failing=self._failing,
         )
 
+    @property
+    def committed_epoch(self) -> int:
+        """The last epoch whose output all sinks committed, 0: none."""
+        return self._committed_epoch
+
     def due_ns(self) -> int | None:
         """Return from when on a `Tick` would do something, None if only another event can."""
         if self.state in (_S.ALIGNING, _S.UPLOADING):

@@ -3,7 +3,8 @@
 One session serves one attempt after the other (`jobs.recovery`); writing happens in the `Background`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from penstock.engine.checkpoint import events as ev
@@ -110,6 +111,21 @@ class CheckpointSession:
         """Let go of the attempt, which is over; savepoints that are still awaited fail for this reason."""
         self._port = None
         self.savepoints.close(reason)
+
+    def adopted(self, port: CheckpointPort, part: Participants, start: AttemptStart, cuts: Iterable[CutTaken]) -> None:
+        """Instances of a run before go on: an epoch that is half done is given up, what is published is committed.
+
+        ``start`` is as if they had begun from the last checkpoint, its ``last_epoch`` the last that was begun at all.
+        ``cuts`` have the receipts of what was prepared, and which instances have ended. Another checkpoint is asked
+        for, as channels may wait for a barrier that not every source has sent.
+        """
+        self.started(port, part, start)
+        self._given_up = start.last_epoch
+        for cut in cuts:
+            known = cut.epoch <= start.epoch
+            if cut.ended or not known:
+                self.report(start.attempt, replace(cut, receipts={}) if known else cut)
+        self.request()
 
     def last_epoch(self) -> int:
         """Return the greatest epoch that was published, 0 if none was: for `AttemptStart`."""

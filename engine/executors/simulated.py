@@ -7,15 +7,14 @@ and sinks are those of `simulation`. Called by ``penstock simulate`` and by test
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.instance_services import StateFactory
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
+from penstock.engine.executors.simulation.cluster import Cluster
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.executors.simulation.managed import ManagedProcess
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
@@ -89,10 +88,12 @@ class Simulation:
         paging: SimulatedPaging | None = None,
         key_groups: int = 16,
         managed: bool = False,
+        head_kills: int = 0,
     ) -> None:
         """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
 
-        If it is ``managed`` its instances run on task managers of a head, of which the seed draws the number.
+        If it is ``managed`` its instances run on task managers of a head, of which the seed draws the number. Up to
+        ``head_kills`` times the head alone is killed while a checkpoint is taken or its task managers are adopted.
 
         State lies in the stores of ``state``, or by keys in those of ``paging``.
 
@@ -105,7 +106,7 @@ class Simulation:
         self.parallelism = parallelism
         self._state = state
         self._paging = paging
-        self.managed = managed
+        self.managed, self.head_kills = managed, head_kills
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
@@ -120,12 +121,17 @@ class Simulation:
         """Run under one seed, to its end, and compare."""
         most_turns = self._turns * _PATIENCE + 20_000
         world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
+        world.fate.head_kills = world.dice.between(1, self.head_kills) if self.head_kills else 0
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[SinkDifference, ...] = ()
         if problem is None:
-            differences = tuple(self._differences(life.sinks))
-            problem = "; ".join(map(str, differences)) or None
+            try:
+                differences = tuple(self._differences(life.sinks))
+            except FileNotFoundError as error:
+                problem = f"what was committed is gone: {error}"
+            else:
+                problem = "; ".join(map(str, differences)) or None
         fate = world.fate
         return SeedResult(
             seed=seed,
@@ -219,6 +225,7 @@ class _Life:
         self._in_caller = simulation.managed and world.dice.chance(0.3)
         self._last: Attempt | None = None
         self._runs = 0
+        self._cluster: Cluster | None = None
 
     def through(self) -> str | None:
         """Run to the end; return what went wrong that must not."""
@@ -269,18 +276,32 @@ class _Life:
             world.empty_repository()
             self.damaged_starts = 0
 
+    def _go_on_without_head(self) -> None:
+        """Let task managers that have outlived their head go on a while, unless the power was lost with it."""
+        cluster, world = self._cluster, self._world
+        if cluster is None:
+            return
+        most_ns = world.dice.choose([1_000_000, 100_000_000, 5_000_000_000, 100_000_000_000])
+        until_ns = world.clock.monotonic_ns() + world.dice.below(most_ns)
+        while cluster.is_anyone_left() and world.clock.monotonic_ns() < until_ns:
+            cluster.turn(until_ns)
+
     def _process(self) -> None:
         world = self._world
+        if self._cluster is not None and not (world.fate.has_power and self._cluster.is_anyone_left()):
+            self._cluster.let_go()
+            self._cluster = None
         world.restart()
+        self._go_on_without_head()
         graph = self._bound(self._simulation.plan_at(self._parallelism, in_caller=self._in_caller))
         directory = Path("simulated") if world.pages is None else world.pages.directory
         restarts = RestartOptions(first_delay_ms=1, most_delay_ms=20, start_timeout_ms=86_400_000)
         self._runs += 1
-        managed = ManagedProcess(world, self._runs) if self._simulation.managed else None
+        managed = ManagedProcess(world, self._runs, self._cluster) if self._simulation.managed else None
         job = RecoveringJob(
             JobPlan("simulated", graph, self._simulation.loop, directory),
             RecoveryOptions(self._options, restarts, version="simulated"),
-            self._attempt if managed is None else partial(self._managed_attempt, managed),
+            managed or self._attempt,
             JobEnvironment(
                 clock=world.clock,
                 warn=self._warned,
@@ -293,6 +314,8 @@ class _Life:
         try:
             job.run()
         finally:
+            if managed is not None:
+                self._last, self._cluster = managed.last or self._last, managed.cluster
             self._committed_now = job.session.statistics().committed
             self.committed += self._committed_now
 
@@ -310,15 +333,11 @@ class _Life:
         self._last = SimulatedAttempt(self._world, plan, context, start)
         return self._last
 
-    def _managed_attempt(
-        self, process: ManagedProcess, plan: JobPlan, context: AttemptContext, start: AttemptStart, /
-    ) -> ManagedAttempt:
-        attempt = self._last = process.make(plan, context, start)
-        return attempt
-
     def _rescale(self) -> None:
         parallelism = self._parallelism
-        if self._world.dice.chance(0.5):
+        # Task managers that live are of use only to the same plan.
+        outlived = self._cluster is not None and self._cluster.is_anyone_left()
+        if self._world.dice.chance(0.1 if outlived else 0.5):
             parallelism = self._world.dice.between(1, 2 * self._simulation.parallelism)
         if parallelism != self._parallelism:
             self.rescaled += 1

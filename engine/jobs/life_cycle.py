@@ -42,6 +42,13 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopting:
+    """Event: in the place of what `Restore` ordered, an attempt of the run before goes on, under its own number."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something raised. ``tasks`` are those it struck, None if that cannot be told and all must restart."""
 
@@ -77,7 +84,7 @@ class LastCommitted:
     """The checkpoint coordinator said stop: the last checkpoint is committed."""
 
 
-Event = Submitted | Restored | Failed | TakenDown | Elapsed | StopRequested | LastCommitted
+Event = Submitted | Adopting | Restored | Failed | TakenDown | Elapsed | StopRequested | LastCommitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,7 @@ TRANSITIONS: Mapping[JobState, Mapping[type[Event], frozenset[JobState]]] = {
         Elapsed: frozenset({_S.CREATED}),
     },
     _S.RESTORING: {
+        Adopting: frozenset({_S.RESTORING}),
         Restored: frozenset({_S.RUNNING, _S.STOPPING}),
         Failed: frozenset({_S.FAILING}),
         StopRequested: frozenset({_S.RESTORING}),
@@ -232,6 +240,8 @@ class JobLifeCycle:
             case Submitted():
                 self._submitted_ns = event.now_ns
                 return self._restore(None)
+            case Adopting():
+                self.attempt = max(self.attempt, event.attempt)
             case Restored():
                 self._struck = frozenset()
                 self.has_run = True

@@ -44,6 +44,18 @@ class JobNotices:
         if missing is not None:
             self._warn(missing)
 
+    def adopted(self, managers: int, attempt: int, epoch: int) -> None:
+        """Say that instances of the run before go on, behind a checkpoint."""
+        self._tries.end(self._clock.monotonic_ns())
+        self._warn(
+            f"ADOPTED: {self._job!r} goes on with {managers} task manager{'' if managers == 1 else 's'} of the run "
+            f"before (attempt {attempt}), behind checkpoint {epoch}; nothing is built anew"
+        )
+
+    def not_adopted(self, reason: str) -> None:
+        """Say why task managers of the run before are not gone on with."""
+        self._warn(f"NOT ADOPTED: {self._job!r} is built anew, from its last checkpoint: {reason}")
+
     def not_restored(self, error: BaseException, has_run: bool) -> None:
         """Say why an attempt could not begin, if another follows."""
         if not is_retryable(error):

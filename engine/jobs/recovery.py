@@ -22,6 +22,7 @@ from penstock.engine.core.weak_calls import weakly
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.jobs import end_of_input
 from penstock.engine.jobs import life_cycle as js
+from penstock.engine.jobs.adoption import adopted_attempt
 from penstock.engine.jobs.announced_life import AnnouncingLifeCycle
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
 from penstock.engine.jobs.job_storage import open_storage
@@ -341,17 +342,19 @@ class RecoveringJob:
             pages = self._storage.directory / "restored"
             restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
-            recover_sinks(self._graph, restored, tasks)
-            failpoint("job.sinks_recovered")
+            adopted = adopted_attempt(self._make_attempt, self._plan, self._context, restored, self._life, self._news)
+            if adopted is None:
+                recover_sinks(self._graph, restored, tasks)
+                failpoint("job.sinks_recovered")
             start = AttemptStart(command.attempt, restored, self.session.last_epoch())
             if tasks is None or self._attempt is None:
-                self._attempt = self._make_attempt(self._plan, self._context, start)
+                self._attempt = adopted or self._make_attempt(self._plan, self._context, start)
                 if self._stop_ordered is not None:
                     self._attempt.stop(drain=self._stop_ordered.drain)
             else:
                 self._attempt.restore(tasks, start)
             failpoint("job.restored")
-            self._restored(command.attempt, tasks, restored)
+            self._restored(tasks, restored, is_adopted=adopted is not None)
             commands = self._life.on(js.Restored(self._clock.monotonic_ns()))
             failpoint("job.running")
         except (KeyboardInterrupt, SystemExit):
@@ -364,9 +367,11 @@ class RecoveringJob:
                 restored.close()
         return commands
 
-    def _restored(self, number: int, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
+    def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None, *, is_adopted: bool) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
-        self.restarts = number - 1
+        self.restarts = self._life.attempt - 1
+        if is_adopted:
+            return
         if not self._life.has_run:
             self._news.begins(self._graph, restored, self._storage.repository.strays())
             return

@@ -3,9 +3,10 @@
 The recovering job calls it before each attempt (docs/design/recovery.md 4).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges, fit
 from penstock.engine.restore.state_assignment import RestoredState
@@ -179,6 +180,28 @@ def recover_sinks(
             else:
                 node.spec.sink.join(restored.epoch)
             failpoint("job.sink.recovered")
+
+
+def adopt_sinks(
+    graph: ExecutionGraph,
+    restored: RestoredState | None,
+    receipts: Mapping[str, Sequence[tuple[int, Any]]],
+    claims: Mapping[str, Any],
+) -> None:
+    """Let the sinks of a plan take over writers that live, behind the last checkpoint (None: there is none).
+
+    ``receipts`` are those behind it and their epochs, ``claims`` what the sinks left when the writers began; by name.
+
+    Raises:
+        PenstockError: a sink cannot.
+    """
+    epoch = 0 if restored is None else restored.epoch
+    for node in graph.graph.operators.values():
+        if isinstance(node.spec, SinkSpec):
+            kept = [] if restored is None else list(restored.receipts(node.name))
+            later = [receipt for _, receipt in receipts.get(node.name, ())]
+            failpoint("job.sink.adopting")
+            node.spec.sink.adopt(epoch, [*kept, *later], claims.get(node.name))
 
 
 def release_connectors(graph: ExecutionGraph) -> None:

@@ -17,6 +17,7 @@ from penstock.engine.core.job_events import Notice
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.executors.managers.plan_parcel import unpack_plan
+from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.http_api.endpoints import open_endpoint
@@ -28,6 +29,12 @@ from penstock.runs.run_options import RunOptions
 LINGER_S = 300.0
 """How long a head stays whose job is over, for whoever wants to know how it ended."""
 
+
+ALONE_S = 60.0
+"""How long task managers live without a head."""
+
+FOLLOWED = 4
+"""Exit status of a head that another has followed."""
 
 FOLLOWER_S = 5.0
 """Who waits for the end and has not asked for so long is gone."""
@@ -54,7 +61,7 @@ class HeadActor:
         order.home.enter()
         tune_process()
         arm_from(order.home.environment, HEAD)
-        number = self._notes.next_head()
+        number = self._number = self._notes.next_head()
         self._job = HostedJob(order.name, order.since_us, number, self)
         end = self._notes.end()
         if end is not None:
@@ -66,7 +73,7 @@ class HeadActor:
             if stop is not None:
                 self._job.stop(stop)
             if number > 1:
-                self._job.say(f"HEAD RESTARTED: head {number} of {order.name!r} goes on from the last checkpoint")
+                self._job.say(f"HEAD RESTARTED: head {number} of {order.name!r} looks for its task managers")
             self._job.start(lambda say: self._make(say, is_first=number == 1))
         threading.Thread(target=self._leave_after_the_end, name="penstock-end", daemon=True).start()
 
@@ -105,8 +112,9 @@ class HeadActor:
         self._released.set()
 
     def ended(self, state: HeadState, failure: Failure | None) -> None:
-        """Keep that the job is over, so that no head begins it again."""
-        self._notes.keep_end(state, failure)
+        """Keep that the job is over, so that no head begins it again; unless another has it."""
+        if self._leads():
+            self._notes.keep_end(state, failure)
 
     def _fail(self, error: Exception) -> None:
         failure = failure_of(error)
@@ -129,7 +137,8 @@ class HeadActor:
             endpoint.tell(Notice(text))
 
         try:
-            attempts = attempts_of(options, warn, keeps=self._order.end.keeps)
+            outliving = Outliving(self._order.name, ALONE_S, self._notes.run_token(), not is_first, self._leads)
+            attempts = attempts_of(options, warn, keeps=self._order.end.keeps, outliving=outliving)
             job = ready_job(plan, options, self._order.end, attempts, warn, endpoint.tell)
         except BaseException:
             endpoint.close()
@@ -147,6 +156,10 @@ class HeadActor:
         restore = replace(options.restore, begun_after=begun_after)
         return replace(options, restore=restore, take_over=options.take_over or not is_first)
 
+    def _leads(self) -> bool:
+        """Return whether no other head has begun since: one that slept, and was taken for lost, has nothing to end."""
+        return self._notes.leads(self._number)
+
     def _is_followed(self) -> bool:
         """Return whether somebody has asked of late who waits for the end and has not heard it yet."""
         now_s = time.monotonic()
@@ -157,6 +170,8 @@ class HeadActor:
         self._released.wait(LINGER_S)
         while self._is_followed():
             time.sleep(LOOK_S)
+        if not self._leads():
+            os._exit(FOLLOWED)
         self._notes.delete()
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 

@@ -4,10 +4,13 @@ Kept in Ray's own store of keys and values, as Ray keeps an actor's small argume
 driver, and are lost with it (docs/decisions/0074-the-head-is-an-actor.md).
 """
 
+import secrets
+
 import msgspec
 
 from penstock.cluster.job_order import HeadState, StopOrder
 from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.executors.managers.setup import TOKEN_BYTES
 from penstock.engine.executors.ray.cluster import NAMESPACE
 
 _SPACE = NAMESPACE.encode()
@@ -46,6 +49,18 @@ class HeadNotes:
         number = int(self._get("heads") or b"0") + 1
         self._put("heads", str(number).encode())
         return number
+
+    def leads(self, number: int) -> bool:
+        """Return whether no head has begun after the one of this number, and the notes are still there."""
+        return int(self._get("heads") or b"0") == number
+
+    def run_token(self) -> bytes:
+        """Return the token by which heads and task managers of the job know each other, made by the first head."""
+        token = self._get("run-token")
+        if token is None:
+            token = secrets.token_bytes(TOKEN_BYTES)
+            self._put("run-token", token)
+        return token
 
     def keep_beginning(self, epoch: int) -> None:
         """Keep which checkpoint was the newest when the job began, 0: none."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.executors.embedded import EmbeddedOptions, embedded_attempts
@@ -12,9 +13,17 @@ from penstock.engine.transport.addresses import Transport
 from penstock.runs.cores import usable_cores
 from penstock.runs.run_options import EMBEDDED, PROCESSES, RAY, RunOptions
 
+if TYPE_CHECKING:
+    from penstock.engine.executors.ray.outliving import Outliving
 
-def attempts_of(options: RunOptions, warn: Callable[[str], None], *, keeps: bool) -> MakeAttempt:
-    """Return what makes attempts by the executor of the options; ``keeps``: windows stay open at the end of inputs."""
+
+def attempts_of(
+    options: RunOptions, warn: Callable[[str], None], *, keeps: bool, outliving: "Outliving | None" = None
+) -> MakeAttempt:
+    """Return what makes attempts by the executor of the options; ``keeps``: windows stay open at the end of inputs.
+
+    ``outliving`` is how task managers on Ray outlive this process, if it is a head actor.
+    """
     if options.executor == EMBEDDED:
         if options.instances > 1:
             warn(
@@ -30,7 +39,7 @@ def attempts_of(options: RunOptions, warn: Callable[[str], None], *, keeps: bool
     if options.executor == RAY:
         from penstock.engine.executors.ray.attempts import RayOptions, ray_attempts
 
-        return ray_attempts(RayOptions(count, managed, options.address, options.spread, transport))
+        return ray_attempts(RayOptions(count, managed, options.address, options.spread, transport, outliving))
     from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
     return process_attempts(ProcessOptions(count, managed, transport, options.pin, options.action_log))

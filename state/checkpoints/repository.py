@@ -21,13 +21,14 @@ from penstock.state.checkpoints.manifest import (
 )
 from penstock.state.checkpoints.results import (
     LoadedCheckpoint,
+    PublishedCheckpoint,
     RetentionResult,
     SkippedCheckpoint,
     Traffic,
     describe_skipped,
 )
 from penstock.state.checkpoints.uploads import FILES, CheckpointUploads, uploading_runs
-from penstock.state.checkpoints.visible_checkpoints import fenced, manifest_name, strays, visible
+from penstock.state.checkpoints.visible_checkpoints import fenced, manifest_name, run_of, strays, visible
 from penstock.state.files.durable_files import DurableFiles, check_name
 from penstock.state.leases.run_records import RUNS, Seal, decode_seal, encode_seal, read_names
 
@@ -118,6 +119,14 @@ class CheckpointRepository(CheckpointUploads):
     def epochs(self) -> Sequence[int]:
         """Return the epochs of all manifests, ascending, damaged ones too; the next one must be greater than all."""
         return list(self._visible())
+
+    def newest(self) -> PublishedCheckpoint:
+        """Return the epoch of the newest manifest, damaged or not, and the run that has published it; 0: there is none.
+
+        The run is 0, too, if it had no lease.
+        """
+        epoch, name = max(self._visible().items(), default=(0, ""))
+        return PublishedCheckpoint(epoch, run_of(name))
 
     def strays(self) -> Sequence[str]:
         """Return the paths of manifests whose numbers no checkpoint has, which are ignored."""

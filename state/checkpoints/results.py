@@ -14,6 +14,14 @@ class SkippedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedCheckpoint:
+    """The epoch of a manifest, 0 for none, and the run that has published it, 0 if that had no lease."""
+
+    epoch: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedCheckpoint:
     """A checkpoint, or a savepoint with its name, of which every byte was checked.
 

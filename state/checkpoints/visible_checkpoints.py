@@ -21,6 +21,12 @@ def manifest_name(epoch: int, run: int) -> str:
     return f"{epoch:010d}-{run:010d}.json" if run else f"{epoch:010d}.json"
 
 
+def run_of(name: str) -> int:
+    """Return the run in the name of a manifest; 0: it has none, or is no manifest's."""
+    match = _MANIFEST.match(name)
+    return int(match[2] or 0) if match else 0
+
+
 def visible(names: Iterable[str], seal: Seal | None, taken_over: Collection[str] | None) -> dict[int, str]:
     """Return the manifests that count, by ascending epoch.
 

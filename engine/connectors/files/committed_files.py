@@ -29,7 +29,10 @@ from penstock.engine.connectors.files.staged_files import (
 )
 from penstock.model.errors import BugError, FatalError, RetryableError
 from penstock.model.failpoints import failpoint
-from penstock.model.sink_context import OutputRun
+from penstock.model.sink_context import OutputRun, RunMark
+
+LAST_EPOCH = 10**18 - 1
+"""Later than any epoch that the name of a file has."""
 
 
 class CommittedFolder:
@@ -50,6 +53,8 @@ class CommittedFolder:
 
     def begin_run(self, run: OutputRun) -> None:
         """Write as this run from now on, which has the lease of the directory; `recover` takes over from others."""
+        if self._staging.has_adopted(run):
+            return
         self._staging = RunStaging(self._root, run)
 
     def begin(self, instance: int) -> StagedFile:
@@ -114,6 +119,28 @@ class CommittedFolder:
                     "not in that checkpoint: give it its old name back if it was renamed, or an empty directory"
                 )
             self._begin_anew(epoch)
+
+    def claim(self) -> dict[str, Any] | None:
+        """Return the run in whose folder is written, for `adopt`; None: there is but one."""
+        mark = self._staging.mark
+        return None if mark is None else {"number": mark.number, "token": mark.token}
+
+    def adopt(self, epoch: int, receipts: Sequence[Any], claim: Any) -> None:
+        """Go on with writers that live, behind the commit of ``epoch``, in the folder of the run that they are of.
+
+        Raises:
+            FatalError: what they have prepared is gone, or the directory does not go with the checkpoint.
+            RetryableError: the directory cannot be read.
+        """
+        files = from_receipts(receipts, self._suffix, LAST_EPOCH)
+        with self.writing():
+            self._staging.adopt(None if claim is None else RunMark(claim["number"], claim["token"]))
+            manifest = self._manifest(epoch)
+            if manifest.epoch > epoch:
+                raise self._foreign(epoch)
+            for file in files:
+                if not (self._staging.folder / file.name).is_file() and not (self._path / file.name).is_file():
+                    check_staged(self._staging.folder / file.name, file)
 
     def remove_epochs(self) -> None:
         """Remove everything that was committed, the manifest first."""

@@ -2,14 +2,16 @@
 
 Every change to an output directory is a rename out of this folder or into it. The next run takes the folder away by one
 rename, so from then on whatever an earlier run still attempts finds no such file or folder: also in a process that
-slept between a check and a rename.
+slept between a check and a rename. A run that adopts the writers of an earlier one leaves the folder to them: what that
+one still attempts is the commit of the last checkpoint, which the two do alike.
 """
 
 from pathlib import Path
 
 from penstock.engine.connectors.files.finished_files import sync_folder
+from penstock.model.errors import FatalError
 from penstock.model.failpoints import failpoint
-from penstock.model.sink_context import OutputRun
+from penstock.model.sink_context import OutputRun, RunMark
 
 _FOLDERS = "run-*"
 
@@ -23,11 +25,36 @@ class RunStaging:
         self._run = run
         self._removed = 0
         self._begun = False
+        self._writers: OutputRun | None = None
 
     @property
     def folder(self) -> Path:
         """The folder of staged files."""
-        return self._root if self._run is None else self._root / f"run-{self._run.number:010d}-{self._run.token}"
+        run = self._writers or self._run
+        return self._root if run is None else self._root / f"run-{run.number:010d}-{run.token}"
+
+    @property
+    def mark(self) -> RunMark | None:
+        """The run whose folder is written; None: there is but one."""
+        run = self._writers or self._run
+        return None if run is None else RunMark(run.number, run.token)
+
+    def adopt(self, writers: RunMark | None) -> None:
+        """Write in the folder of an earlier run, whose writers live, until `begin`.
+
+        Raises:
+            FencedError: another run has taken over.
+            FatalError: that folder is gone.
+        """
+        self.check()
+        self._writers = writers
+        if not self.folder.is_dir():
+            raise FatalError(f"the folder {str(self.folder)!r} of the writers that live is gone")
+
+    def has_adopted(self, run: OutputRun) -> bool:
+        """Return whether this run writes in the folder of an earlier one."""
+        mine = self._run
+        return self._writers is not None and mine is not None and (mine.number, mine.token) == (run.number, run.token)
 
     def begin(self) -> None:
         """Take over what earlier runs have staged; after that none of them can change the output directory any more.
@@ -38,6 +65,7 @@ class RunStaging:
             FencedError: another run has taken over.
             OSError: the folder cannot be written.
         """
+        self._writers = None
         if self._run is None or self._begun:
             return
         # Listed before the check: what a later run makes is not among them.

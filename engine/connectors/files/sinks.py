@@ -98,6 +98,14 @@ class FileSink(Sink, ABC):
         """Begin anew in the directory behind a checkpoint that does not know the sink."""
         self._committed().join(epoch)
 
+    def claim(self) -> Any:
+        """Return in whose folder its writers stage files."""
+        return None if self._folder is None else self._folder.claim()
+
+    def adopt(self, epoch: int, receipts: Sequence[Any], claim: Any) -> None:
+        """Go on with writers that live, in the folder in which they stage files."""
+        self._committed().adopt(epoch, receipts, claim)
+
     def describe(self) -> str:
         """Name the path."""
         return f"write {self.path}"

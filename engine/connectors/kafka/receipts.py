@@ -40,6 +40,24 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
 
 
+def to_claim(claim: Marker) -> dict[str, Any]:
+    """Return what `from_claim` understands, as JSON-able data."""
+    built: dict[str, Any] = msgspec.to_builtins(claim)
+    return built
+
+
+def from_claim(claim: Any) -> Marker:
+    """Return the claim of writers.
+
+    Raises:
+        FatalError: it is none of a Kafka sink.
+    """
+    try:
+        return msgspec.convert(claim, Marker)
+    except msgspec.ValidationError as error:
+        raise FatalError(f"what the writers have is no claim of a Kafka sink: {error}") from None
+
+
 def to_receipt(receipt: Receipt) -> dict[str, Any]:
     """Return what `from_receipts` understands, as JSON-able data."""
     built: dict[str, Any] = msgspec.to_builtins(receipt)

@@ -16,7 +16,7 @@ from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
 from penstock.engine.connectors.kafka.producing import check_topic
 from penstock.engine.connectors.kafka.publisher import KafkaPublisher
-from penstock.engine.connectors.kafka.receipts import Marker
+from penstock.engine.connectors.kafka.receipts import Marker, from_claim, to_claim
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink_commits import SinkCommits, Transport
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
@@ -116,6 +116,18 @@ class KafkaSink(Sink):
             commits = self._prepared()
             check_topic(self.settings, PREFIX, self.topic)
             commits.recover(epoch, receipts)
+
+    def claim(self) -> Any:
+        """Return the claim under which its writers keep messages."""
+        claim = self._claim if self._commits is None else self._commits.last_claim
+        return None if claim is None else to_claim(claim)
+
+    def adopt(self, epoch: int, receipts: Sequence[Any], claim: Any) -> None:
+        """Take the transactional ids, and publish from now on what writers that live keep, under their claim."""
+        if not self.transactional:
+            return
+        with self._working:
+            self._prepared().adopt(epoch, from_claim(claim))
 
     def describe(self) -> str:
         """Name the topic."""

@@ -128,6 +128,26 @@ class SinkCommits:
             with suppress(RetryableError):
                 self._kept.clean(settlement.claim)
 
+    def adopt(self, epoch: int, claim: Marker) -> None:
+        """Take all ids from a process that is gone, and go on under its claim, which writers that live have.
+
+        A transaction that it had open is ended; what it had not published is published by the next `commit`.
+
+        Raises:
+            FatalError: another start has had an id since, or something behind ``epoch`` is published.
+            RetryableError: the broker cannot be reached.
+        """
+        self._claim = None
+        for name in self._own:
+            self._drive(name, Take())
+            marker = self._machine(name).marker
+            if marker is None or (marker.run, marker.start) != (claim.run, claim.start) or marker.epoch > epoch:
+                raise FatalError(
+                    f"transactional id {name!r} is not as the writers that live have left it: its marker is {marker}, "
+                    f"and theirs is {claim}, behind checkpoint {epoch}"
+                )
+        self._claim = claim
+
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
         """Publish everything that the receipts stand for and is not published; one transaction for each id, in order.
 

@@ -77,6 +77,15 @@ class ProgressReports:
                 changed += alignment.hear(item.least_us, now_ns)
         return changed
 
+    def let_loose(self, now_ns: int) -> Sequence[SourceHead]:
+        """Let nobody be held by sources of others, of which nothing more is heard; return those that may read now."""
+        return [head for _, alignment in self._attempts.values() for head in alignment.hear(END_OF_TIME_US, now_ns)]
+
+    def say_again(self, now_ns: int) -> None:
+        """Let the next report, which is due now, say all: who hears it has not heard the ones before."""
+        self._reported_us.clear()
+        self._due_ns = now_ns if self._attempts else None
+
 
 class _Region:
     """The progress in one attempt of a region, by task manager, and what each was told of the others."""

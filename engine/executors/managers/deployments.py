@@ -12,6 +12,7 @@ from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import News
+from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.plan.regions import regions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
@@ -20,7 +21,7 @@ from penstock.model.ids import TaskId
 TAKE_DOWN_NS = 10_000_000_000
 """How long a task manager may take to let go of its instances before it is ended."""
 
-Answer = ms.Deployed | ms.Refused | ms.TakenDown | ms.Finished
+Answer = ms.Deployed | ms.Refused | ms.TakenDown | ms.Finished | ms.Adopted
 """What a task manager says once it has done an order that the head waits for, or could not."""
 
 
@@ -60,6 +61,8 @@ class Deployments:
         self._is_committed = False
         self._missing: set[str] = set()
         self._notes: list[str] = []
+        # What each held when it was adopted.
+        self._adopted: dict[str, ms.Holding] = {}
 
     def __len__(self) -> int:
         """Return how many are up."""
@@ -118,6 +121,29 @@ class Deployments:
         self._coming.clear()
         self._up |= {deployment.number: deployment for deployment in new}
         return new
+
+    def adopt(self, found: Adopt, order: ms.Adopt) -> Sequence[ms.Holding]:
+        """Take over deployments that live; return what their task managers hold at the moment when they have done so.
+
+        Raises:
+            PenstockError: one of them is lost, or something has gone wrong with what it hosts.
+        """
+        self._up = {item.number: Deployment(item.number, item.tasks, item.places) for item in found.deployments}
+        self._await((0, manager) for manager in found.managers)
+        self._adopted.clear()
+        for manager in found.managers:
+            self._head.send(manager, order)
+        self._collect_answers()
+        for manager, held in sorted(self._adopted.items()):
+            for item in held.deployments:
+                if item.fault is not None:
+                    raise WorkerLostError(f"{place_phrase(manager)}: {item.fault}")
+        return [held for _, held in sorted(self._adopted.items())]
+
+    def committed(self, epoch: int) -> None:
+        """Let task managers know that all sinks have committed an epoch."""
+        for manager in sorted(self.managers):
+            self._head.send(manager, ms.EpochCommitted(epoch))
 
     def places(self) -> Places:
         """Return the places of all instances that are up."""
@@ -189,6 +215,9 @@ class Deployments:
             case ms.TakenDown():
                 self._awaited.discard((0, manager))
                 self._notes += answer.notes
+            case ms.Adopted():
+                self._awaited.discard((0, manager))
+                self._adopted[manager] = answer.holding
             case ms.Finished():
                 self._awaited.discard((0, manager))
                 if answer.failure is not None:

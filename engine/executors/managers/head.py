@@ -4,7 +4,7 @@ It outlives attempts: task managers that live are given instances again. One thr
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -19,16 +19,20 @@ from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.managers.manager_parts import MakeParts, parts_here
+from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_setup
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
 from penstock.engine.executors.managers.setup import ManagerSetup
-from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
+from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.errors import WorkerLostError
+
+ANSWER_S = 15.0
+"""How long task managers that have outlived a head are awaited."""
 
 JOIN_S = 60.0
 """How long the first task managers are waited for."""
@@ -61,6 +65,7 @@ class HeadParts:
 
     ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process. What
     controllers see and decide goes to the file ``action_log``, if it is there; ``warn`` takes what the user is told.
+    With ``waits`` no task manager is started before `Head.begin`.
     """
 
     plan: JobPlan
@@ -72,6 +77,7 @@ class HeadParts:
     pack: Callable[[ManagerSetup], bytes] = pack_setup
     action_log: Path | None = None
     warn: Callable[[str], None] = print
+    waits: bool = False
 
 
 class Head(AbstractContextManager["Head"]):
@@ -107,7 +113,9 @@ class Head(AbstractContextManager["Head"]):
             opened.callback(self.control.close)
             self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)
-            self.pool.open(parts.pack(parts.setup))
+            self._pack, self._setup = parts.pack, parts.setup
+            if not parts.waits:
+                self.begin()
             self._opened = opened.pop_all()
 
     def __exit__(
@@ -115,6 +123,38 @@ class Head(AbstractContextManager["Head"]):
     ) -> None:
         """Close it."""
         self.close()
+
+    def begin(self) -> None:
+        """Start the task managers that are missing; they are usable once they have joined."""
+        self.pool.open(self._pack(self._setup))
+
+    def await_survivors(self) -> Mapping[str, ms.Holding]:
+        """Return what task managers hold that have outlived the head before, of all that say it within `ANSWER_S`."""
+        awaited = set(self.pool.meet_survivors())
+        answers: dict[str, ms.Holding] = {}
+        observed = ObservedTime(self._clock.monotonic_ns())
+        while not awaited <= answers.keys() and observed.now_ns < ANSWER_S * 1e9:
+            for news in self.news():
+                match news:
+                    case Lost(manager):
+                        awaited.discard(manager)
+                        answers.pop(manager, None)
+                    case Said(manager, ms.Holding() as held):
+                        answers[manager] = held
+                    case _:
+                        pass
+            observed.look(self._clock.monotonic_ns())
+            if not awaited <= answers.keys():
+                self._waiter.wait(LONGEST_WAIT_S)
+        return answers
+
+    def adopt(self, addresses: Mapping[str, str], last_deployment: int) -> None:
+        """Count survivors as its own, which others meet at these addresses, and let the rest go; see `begin`.
+
+        Its own deployments have greater numbers than the last one that there was.
+        """
+        self.pool.adopt(addresses)
+        self._deployments = max(self._deployments, last_deployment)
 
     @property
     def local(self) -> TaskManager:
@@ -171,7 +211,7 @@ class Head(AbstractContextManager["Head"]):
 
     def error(self, name: str, failure: Failure) -> BaseException:
         """Return the error that a task manager speaks of, that of one in this process as it was raised."""
-        raised = self._local.raised(failure) if name == CALLER else None
+        raised = self._local.errors.take(failure) if name == CALLER else None
         return error_of(failure, place_phrase(name)) if raised is None else raised
 
     def send(self, name: str, message: ms.ToManager) -> None:

@@ -1,7 +1,10 @@
 """The contract between a task manager and the process it is in, whoever has started that."""
 
+import socket
+import threading
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from penstock.engine.control.machine_load import MachineReading
@@ -18,6 +21,7 @@ class ManagerSettings:
     ``job`` and ``run`` are those of its head, ``name`` is its own. ``leave`` is given on SIGTERM, which systemd sends
     to a head and its task managers at once: the head has to agree before instances are let go.
     ``end_at_once`` is called, by any thread, when the head is gone: nothing that the process still does can count.
+    With ``alone_s`` the process lives that many seconds without a head, and goes on under one of the next ``heads``.
     ``host`` is the address at which other task managers reach it. ``check`` raises a `PenstockError` if this process is
     not one that can do what the head says; the head hears of it.
     ``began`` is what was read of the host when the process began; None: as its task manager begins.
@@ -33,6 +37,40 @@ class ManagerSettings:
     check: Callable[[], None] = lambda: None
     began: MachineReading | None = None
     tls: Tls | None = None
+    alone_s: float = 0.0
+    heads: "NextHeads" = field(default_factory=lambda: NextHeads())
+
+
+@dataclass(frozen=True, slots=True)
+class NextHead:
+    """The head of a later run, by its control link; ``over`` is set once that link is, or nothing follows that head."""
+
+    run: int
+    end: socket.socket
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class NextHeads:
+    """Heads that offer to lead a task manager whose own may be lost. Any thread may offer one."""
+
+    def __init__(self) -> None:
+        """Begin without one."""
+        self._offered: deque[NextHead] = deque()
+        self._act: Callable[[], None] = lambda: None
+
+    def when_offered(self, act: Callable[[], None]) -> None:
+        """Call this whenever one is there; it only sets or puts."""
+        self._act = act
+        act()
+
+    def offer(self, head: NextHead) -> None:
+        """Let the task manager decide whether it follows a head."""
+        self._offered.append(head)
+        self._act()
+
+    def take(self) -> NextHead | None:
+        """Return one that was offered, None: there is none."""
+        return self._offered.popleft() if self._offered else None
 
 
 class LeaveOrder:

@@ -13,6 +13,7 @@ class ManagerState(Enum):
     """States of a task manager, each a thing that holds of it."""
 
     STARTED = "its process was started, it has not joined"
+    OUTLIVING = "it has outlived the head before, and is not adopted"
     IDLE = "it has joined and has no instances"
     DEPLOYED = "it builds instances, or has built them and awaits the start"
     RUNNING = "its instances run"
@@ -25,12 +26,14 @@ class ManagerEvent(Enum):
     DEPLOY_ORDERED = "instances were ordered"
     START_ORDERED = "everything is built everywhere, its instances were told to run"
     TAKEN_DOWN = "it has released all of its instances"
+    ADOPTED = "it was adopted, with the instances that it had"
 
 
 _S, _E = ManagerState, ManagerEvent
 
 TRANSITIONS: Mapping[ManagerState, Mapping[ManagerEvent, ManagerState]] = {
     _S.STARTED: {_E.JOINED: _S.IDLE},
+    _S.OUTLIVING: {_E.ADOPTED: _S.RUNNING},
     _S.IDLE: {_E.DEPLOY_ORDERED: _S.DEPLOYED},
     # Another region may be deployed where one runs.
     _S.DEPLOYED: {_E.DEPLOY_ORDERED: _S.DEPLOYED, _E.START_ORDERED: _S.RUNNING, _E.TAKEN_DOWN: _S.IDLE},

@@ -15,6 +15,7 @@ from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contributio
 from penstock.engine.dataflow.worker import Ran
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.adoption import adopt_order, cuts_of, start_behind
 from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
 from penstock.engine.executors.managers.deployments import Deployments
@@ -25,6 +26,7 @@ from penstock.engine.executors.managers.part_readings import part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase, tasks_at, tasks_of
 from penstock.engine.executors.managers.pool import Lost, News, Said
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
+from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
@@ -60,8 +62,9 @@ class ManagedAttempt(Attempt):
         context: AttemptContext,
         options: ManagedOptions,
         start: AttemptStart,
+        found: Adopt | None = None,
     ) -> None:
-        """Build everything; nothing runs yet."""
+        """Build everything; nothing runs yet. What was ``found`` running is adopted instead, and runs on."""
         self._plan, self._head, self._options = plan, head, options
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
         self.drained = True
@@ -75,8 +78,12 @@ class ManagedAttempt(Attempt):
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
+        self._committed_epoch = 0
         try:
-            self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
+            if found is None:
+                self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
+            else:
+                self._adopt(found, start)
         except BaseException as error:
             # What was deployed would run on, and nobody have it.
             self.take_down(None, error)
@@ -230,6 +237,16 @@ class ManagedAttempt(Attempt):
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
         self._deployments.start(deployed)
 
+    def _adopt(self, found: Adopt, start: AttemptStart) -> None:
+        checkpoints, graph = self._checkpoints, self._plan.graph
+        assert checkpoints is not None
+        counted = {} if start.restored is None else start.restored.manifest.ledger
+        if start.restored is not None:
+            self._head.control.know(start.restored.manifest.measured_cpu)
+        self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
+        held = self._deployments.adopt(found, adopt_order(start, checkpoints.repository))
+        checkpoints.adopted(self, participants(graph), start_behind(start, held), cuts_of(held))
+
     def _restore(self, restored: RestoredState) -> ms.Restore:
         assert self._checkpoints is not None
         return ms.Restore(
@@ -285,7 +302,7 @@ class ManagedAttempt(Attempt):
                 deployment = self._deployments.get(message.deployment)
                 if deployment is not None:
                     deployment.ended.add(manager)
-            case ms.Deployed() | ms.Refused() | ms.TakenDown() | ms.Finished():
+            case ms.Deployed() | ms.Refused() | ms.TakenDown() | ms.Finished() | ms.Adopted():
                 self._deployments.hear(manager, message)
             case ms.Metrics():
                 self._metrics.add(manager, message.metrics)
@@ -300,7 +317,7 @@ class ManagedAttempt(Attempt):
                 self._relay(self._progress.hear(manager, message))
             case ms.Joined():
                 self._tell(je.TaskManagerJoined(manager))
-            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep():
+            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep() | ms.Holding():
                 pass
 
     def _relay(self, progress: Mapping[str, ms.Progress]) -> None:
@@ -339,6 +356,9 @@ class ManagedAttempt(Attempt):
         checkpoints.turn()
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
+        if checkpoints.coordinator.committed_epoch > self._committed_epoch:
+            self._committed_epoch = checkpoints.coordinator.committed_epoch
+            self._deployments.committed(self._committed_epoch)
         return struck_by_commit(checkpoints, self._plan.graph)
 
     def _tick(self) -> None:

@@ -21,6 +21,7 @@ class ManagerUploads:
     def __init__(self, storage: Storage, page_stores: PageStores) -> None:
         """Begin without a run: `join_run` comes first. ``page_stores`` read the pages that checkpoints have."""
         self._storage, self._page_stores = storage, page_stores
+        self._run = storage.run
         self.repository = CheckpointUploads(storage.files)
 
     def join_run(self, restore: ms.Restore | None, plan: JobPlan, scratch: Path) -> RestoredState | None:
@@ -30,7 +31,7 @@ class ManagerUploads:
         """
         manifest = None if restore is None else decode_manifest(restore.manifest)
         runs = {} if manifest is None else uploading_runs(manifest)
-        self.repository.join_run(self._storage.run, runs, () if restore is None else restore.damaged)
+        self.repository.join_run(self._run, runs, () if restore is None else restore.damaged)
         if restore is None or manifest is None:
             return None
         restored = RestoredState(
@@ -44,6 +45,12 @@ class ManagerUploads:
         if restore.afresh:
             restored.begin_afresh()
         return restored
+
+    def follow(self, order: ms.Adopt) -> None:
+        """Let uploads be those of a later run, and count on the checkpoint that it goes on from."""
+        self._run = order.run
+        runs = {} if order.manifest is None else uploading_runs(decode_manifest(order.manifest))
+        self.repository.join_run(self._run, runs, order.damaged)
 
     def begin(self, epoch: int, upload: Callable[[], Sequence[Contribution]]) -> Callable[[], ms.Uploaded]:
         """Return the work, for a thread of its own, that uploads what ``upload`` contributes to an epoch."""

@@ -10,15 +10,21 @@ import msgspec
 
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.control.machine_load import MachineReading
+from penstock.engine.executors.managers.adoption_messages import (
+    Adopt,
+    Adopted,
+    EpochCommitted,
+    Holding,
+    Message,
+    ReadHolding,
+)
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
-
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
-    """The base class of all messages."""
+__all__ = ["Adopt", "Adopted", "EpochCommitted", "Holding", "ReadHolding"]
 
 
 class Setup(Message, frozen=True):
@@ -176,7 +182,7 @@ class Uploaded(Message, frozen=True):
     positions: dict[str, dict[str, Any]]
     counters: dict[str, dict[str, int]]
     traffic: Traffic = Traffic()
-    ended: dict[str, int] = {}
+    ended: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class UploadFailed(Message, frozen=True):
@@ -304,6 +310,9 @@ ToManager = (
     | Finish
     | Leave
     | Progress
+    | EpochCommitted
+    | ReadHolding
+    | Adopt
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
@@ -329,6 +338,8 @@ ToHead = (
     | Readings
     | Status
     | BadRecordMet
+    | Holding
+    | Adopted
 )
 """What a task manager says."""
 

@@ -1,9 +1,12 @@
-"""The readings of one task manager as a message, and back."""
+"""The readings and the status of one task manager as messages, and back."""
 
 from penstock.engine.control.part_reading import PartReading, decode_table, encode_table, read_part
+from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.hosted_instances import HostedInstances
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.host_probe import Probe
+from penstock.engine.jobs.part_status import read_status
+from penstock.engine.transport.link_set import LinkSet
 
 
 def read_all(probe: Probe, hosted: HostedInstances | None, now_ns: int) -> ms.Readings:
@@ -21,3 +24,17 @@ def part_of(readings: ms.Readings) -> PartReading | None:
         return None
     tables = map(decode_table, (readings.instances, readings.sent, readings.received))
     return PartReading(readings.machine.time_ns, *tables)
+
+
+def status_of(order: ms.ReadStatus, build: Build, links: LinkSet[int], *, is_idle: bool) -> ms.Status:
+    """Return how what was built here is doing, as it was asked for."""
+    sent, received = links.counts()
+    status = read_status(
+        build,
+        idle=is_idle,
+        sent=sent,
+        received=received,
+        undecided=order.undecided,
+        last_barrier=order.last_barrier,
+    )
+    return ms.Status(order.number, status)

@@ -50,6 +50,9 @@ class Launcher(Protocol[NewEnd]):
     def start(self, name: str) -> NewEnd:
         """Start one; return this side's end of its control link."""
 
+    def survivors(self) -> Mapping[str, NewEnd]:
+        """Reach those that have outlived the head before: return this side's ends of control links to them, by name."""
+
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         """Return how it has ended, in words; None: it lives, or did not end within so many seconds."""
 
@@ -150,6 +153,21 @@ class ManagerPool(Generic[End]):
         self._setup = setup
         self._start_missing()
 
+    def meet_survivors(self) -> Sequence[str]:
+        """Ask those that have outlived the head before what they hold; return their names. Before `open`."""
+        for name, end in self._launcher.survivors().items():
+            self._started = max(self._started, int(name.removeprefix("tm-")) + 1)
+            self._admit(name, end, ManagerState.OUTLIVING, ms.ReadHolding())
+        return list(self._members)
+
+    def adopt(self, addresses: Mapping[str, str]) -> None:
+        """Count survivors as members, which others meet at these addresses; the rest are let go."""
+        for name, member in list(self._members.items()):
+            if name not in addresses:
+                self._drop(name)
+            elif member.state is ManagerState.OUTLIVING:
+                member.state, member.address = after(member.state, ManagerEvent.ADOPTED), addresses[name]
+
     def reopen(self) -> None:
         """Start those that are missing, as an attempt is to begin.
 
@@ -165,7 +183,7 @@ class ManagerPool(Generic[End]):
 
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
-        return [name for name, member in self._members.items() if member.state is not ManagerState.STARTED]
+        return [name for name, member in self._members.items() if member.state not in _UNUSABLE]
 
     def awaited(self) -> int:
         """Return how many have been started and may yet join."""
@@ -308,12 +326,18 @@ class ManagerPool(Generic[End]):
         if self._start_again_ns is not None and self._start_again_ns <= now_ns:
             self.reopen()
 
-    def _lose(self, name: str, reason: str) -> None:
+    def _drop(self, name: str) -> _Member:
         member = self._members.pop(name)
-        self._lost.append(Lost(name, reason))
         self._plane.remove(name)
         # It may only be out of reach: nothing of it may go on.
         self._launcher.forget(name)
+        return member
+
+    def _lose(self, name: str, reason: str) -> None:
+        self._lost.append(Lost(name, reason))
+        member = self._drop(name)
+        if member.state is ManagerState.OUTLIVING:
+            return
         if member.state is ManagerState.STARTED:
             self._stillborn += 1
         if self._start_again_ns is not None:
@@ -342,10 +366,12 @@ class ManagerPool(Generic[End]):
     def _start(self) -> None:
         name = f"tm-{self._started}"
         self._started += 1
-        end = self._launcher.start(name)
-        self._members[name] = _Member(ManagerState.STARTED)
+        self._admit(name, self._launcher.start(name), ManagerState.STARTED, ms.Setup(self._setup))
+
+    def _admit(self, name: str, end: End, state: ManagerState, word: ms.ToManager) -> None:
+        self._members[name] = _Member(state)
         self._plane.add(end, Ends(self._job, self._run, HEAD, name))
-        self._plane.send(name, ms.encode(ms.Setup(self._setup)))
+        self._plane.send(name, ms.encode(word))
 
     def _receive(self, name: str, data: bytes) -> None:
         try:
@@ -359,6 +385,8 @@ class ManagerPool(Generic[End]):
         self._inbox.append((name, reason))
         self._wake()
 
+
+_UNUSABLE = (ManagerState.STARTED, ManagerState.OUTLIVING)
 
 _ORDERS = {
     ms.Deploy: ManagerEvent.DEPLOY_ORDERED,

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections import deque
+from functools import partial
 
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
@@ -11,11 +12,12 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.host_probe import SystemProbe
-from penstock.engine.executors.managers.host_process import ManagerSettings
+from penstock.engine.executors.managers.host_process import ManagerSettings, NextHead
 from penstock.engine.executors.managers.manager_parts import parts_here
+from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
 from penstock.engine.executors.managers.step_report import Step, StepWatch
-from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
+from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.failpoints import failpoint
@@ -28,7 +30,8 @@ LONGEST_WAIT_S = 0.5
 def serve(end: socket.socket, settings: ManagerSettings) -> None:
     """Do what the head says over a control link until it says that this process is to leave.
 
-    The process ends at once when the link does: nothing that it still does could count.
+    When the link ends, the process does so at once, as nothing that it still does could count; or it lives a while
+    without a head, for another that adopts it.
     """
     _Service(end, settings).run()
 
@@ -44,20 +47,23 @@ class _Service:
         self._waiter = Waiter()
         self._links: LinkSet[int] = LinkSet()
         self._waiter.add(self._links.fileno())
-        self._inbox: deque[ms.ToManager] = deque()
+        self._inbox: deque[tuple[int, ms.ToManager]] = deque()
         self._manager: TaskManager | None = None
         self._over = self._asked_to_leave = False
         self._kernels = load_kept_kernels()
-        self._plane = ControlPlane(self._clock, self._receive, lambda there, reason: self._end_at_once())
-        self._plane.add(end, Ends(settings.job, settings.run, settings.name, HEAD))
+        self._head = NextHead(settings.run, end)
+        self._alone_until_ns: int | None = None
+        self._plane = self._speak_with(self._head)
         settings.leave.when_given(self._leave)
+        settings.heads.when_offered(self._waiter.wake)
 
     def run(self) -> None:
         """Turn the loop."""
         watch = StepWatch(self._step, self._say, self._clock)
         while not self._over and (self._manager is None or not self._manager.has_left):
             while self._inbox:
-                self._obey(self._inbox.popleft())
+                self._obey(*self._inbox.popleft())
+            self._look_for_head()
             if self._asked_to_leave:
                 self._asked_to_leave = False
                 self._say(ms.LeaveAsked())
@@ -68,8 +74,47 @@ class _Service:
                 self._wait(outcome)
         watch.close()
         self._plane.close()
+        self._head.over.set()
 
-    def _obey(self, message: ms.ToManager) -> None:
+    def _speak_with(self, head: NextHead) -> ControlPlane:
+        """Return the link to a head; what is said there is of its run, and counts as long as that one leads."""
+        plane = ControlPlane(self._clock, partial(self._receive, head.run), partial(self._lose, head))
+        plane.add(head.end, Ends(self._settings.job, head.run, self._name, HEAD))
+        return plane
+
+    def _lose(self, head: NextHead, there: str, reason: str) -> None:
+        if not self._settings.alone_s or self._manager is None:
+            self._end_at_once()
+        head.over.set()
+        self._waiter.wake()
+
+    def _look_for_head(self) -> None:
+        """Follow a head that was offered, or see whether it is time to end without one."""
+        manager = self._manager
+        while (head := self._settings.heads.take()) is not None:
+            if manager is None or head.run <= self._head.run:
+                head.end.close()
+                head.over.set()
+                continue
+            # Of the one before nothing counts any more, be it lost or only slow.
+            before, self._head = self._head, head
+            self._plane.remove(HEAD)
+            self._plane.close()
+            before.over.set()
+            self._alone_until_ns = None
+            self._plane = self._speak_with(head)
+        if manager is None or not self._head.over.is_set():
+            return
+        now_ns = self._clock.monotonic_ns()
+        if self._alone_until_ns is None:
+            manager.lose_head()
+            self._alone_until_ns = now_ns + int(self._settings.alone_s * 1e9)
+        elif now_ns >= self._alone_until_ns and not manager.has_left:
+            manager.handle(ms.Leave())
+
+    def _obey(self, run: int, message: ms.ToManager) -> None:
+        if run != self._head.run:
+            return
         if isinstance(message, ms.Setup):
             self._set_up(message)
         elif self._manager is not None:
@@ -108,9 +153,9 @@ class _Service:
     def _say(self, message: ms.ToHead) -> None:
         self._plane.send(HEAD, ms.encode(message))
 
-    def _receive(self, there: str, data: bytes) -> None:
+    def _receive(self, run: int, there: str, data: bytes) -> None:
         try:
-            self._inbox.append(ms.decode_for_manager(data))
+            self._inbox.append((run, ms.decode_for_manager(data)))
         except ms.UnreadableMessageError:
             # Head and task manager are of one version: nothing that follows can be trusted.
             self._end_at_once()
@@ -122,7 +167,9 @@ class _Service:
         self._waiter.wake()
 
     def _is_interrupted(self) -> bool:
-        return any(isinstance(message, ms.TakeDown | ms.Leave) for message in list(self._inbox))
+        return self._head.over.is_set() or any(
+            isinstance(message, ms.TakeDown | ms.Leave) for _, message in list(self._inbox)
+        )
 
     def _wait(self, outcome: Outcome) -> None:
         manager = self._manager

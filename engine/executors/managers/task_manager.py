@@ -5,66 +5,34 @@ carries messages: `service` in a process of its own, the head's attempt in the p
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import assert_never
 
 from penstock.engine.checkpoint.writer import CutWriter
-from penstock.engine.core.contract import Clock
+from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CutTaken, Report
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.hosted_instances import HostedInstances, Surroundings
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.adoption import plan_digest
 from penstock.engine.executors.managers.alignment import ProgressReports
-from penstock.engine.executors.managers.failures import Failure, failure_of
-from penstock.engine.executors.managers.manager_parts import ManagerParts
+from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
+from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads
-from penstock.engine.executors.managers.part_readings import read_all
+from penstock.engine.executors.managers.part_readings import read_all, status_of
 from penstock.engine.executors.managers.places import Crossings
+from penstock.engine.executors.managers.raised_errors import RaisedErrors
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.step_report import Step, step_of
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.engine.jobs.part_status import read_status
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.errors import BugError, RetryableError
 from penstock.model.ids import TaskId
 
 METRICS_NS = 1_000_000_000
 """How often figures are said."""
-
-
-@dataclass(frozen=True, slots=True)
-class ManagerShell:
-    """The surroundings of a task manager.
-
-    ``say`` takes what it says to the head, ``wake`` makes its thread call `turn` soon, from any thread.
-    ``is_interrupted`` returns whether a deployment that waits for others is to be given up. One that ``keeps_errors``
-    is in the process of whoever it tells, which can have them as they were `raised`.
-    """
-
-    clock: Clock
-    say: Callable[[ms.ToHead], None]
-    wake: Callable[[], None]
-    links: LinkSet[int]
-    is_interrupted: Callable[[], bool]
-    parts: ManagerParts
-    keeps_errors: bool = False
-
-
-@dataclass(slots=True)
-class _Deployed:
-    """What was built of one region, and whether it ``stands still`` as something of it failed."""
-
-    attempt: int
-    tasks: frozenset[TaskId]
-    part: Build
-    runs: bool = False
-    stands_still: bool = False
-    ended: bool = False
 
 
 class TaskManager:
@@ -87,10 +55,14 @@ class TaskManager:
         self._uploads = None if setup.storage is None else ManagerUploads(setup.storage, shell.parts.page_stores)
         self._meeting, self._background, self._probe = shell.parts.meeting, shell.parts.background, shell.parts.probe
         self._hosted: HostedInstances | None = None
-        self._deployed: dict[int, _Deployed] = {}
+        self._deployed = DeployedParts()
         self._progress = ProgressReports()
-        self._raised: list[tuple[Failure, BaseException]] = []
+        self.errors = RaisedErrors(keeps=shell.keeps_errors)
+        """Those that it has said, as they were raised, if it is in the process of its head."""
         self._begun = 0
+        self._run = 0 if setup.storage is None else setup.storage.run
+        self._bad_records: list[FirstBadRecord] = []
+        self._is_led = True
         self._is_idle = True
         self._started_ns = shell.clock.monotonic_ns()
         self._metrics_ns = self._started_ns + METRICS_NS
@@ -99,14 +71,6 @@ class TaskManager:
     def address(self) -> str:
         """Where others meet it."""
         return self._meeting.address
-
-    def raised(self, failure: Failure) -> BaseException | None:
-        """Return the error that it has said as this very value, once; None: it has said none such."""
-        for said, error in self._raised:
-            if said is failure:
-                self._raised.remove((said, error))
-                return error
-        return None
 
     def handle(self, message: ms.ToManager) -> None:
         """Do what the head says."""
@@ -119,9 +83,12 @@ class TaskManager:
                 self._take_down(message)
             case ms.Inject():
                 self._begun = max(self._begun, message.epoch)
+                if message.last:
+                    self._deployed.note_end(message.sources)
                 if self._hosted is not None:
                     self._hosted.instances.inject(message.epoch, message.sources, last=message.last)
             case ms.EndSources():
+                self._deployed.note_end(message.sources)
                 if self._hosted is not None:
                     self._hosted.instances.end_sources(message.sources, drain=message.drain)
             case ms.Upload():
@@ -136,6 +103,13 @@ class TaskManager:
             case ms.Leave():
                 self.close()
                 self.has_left = True
+            case ms.EpochCommitted():
+                self._deployed.committed(message.epoch)
+            case ms.ReadHolding():
+                self.lose_head()
+                self._shell.say(self._holding())
+            case ms.Adopt():
+                self._follow(message)
             case ms.Progress():
                 if self._hosted is not None:
                     now_ns = self._shell.clock.monotonic_ns()
@@ -151,18 +125,21 @@ class TaskManager:
         outcome = self._step()
         self._is_idle = not isinstance(outcome, Ran) and not self.is_touched()
         for lost in self._shell.links.turn():
-            self._shell.say(ms.LinkLost(lost.region, lost.peer, lost.reason))
+            part = self._deployed.get(lost.region)
+            if part is not None:
+                part.fault = f"its link to {lost.peer} broke: {lost.reason}"
+            self._tell(ms.LinkLost(lost.region, lost.peer, lost.reason))
         if not isinstance(outcome, Ran):
             self._say_ended()
         now_ns = self._shell.clock.monotonic_ns()
         progress = self._progress.report(now_ns)
         if progress is not None:
-            self._shell.say(progress)
+            self._tell(progress)
         if now_ns >= self._metrics_ns:
             self._metrics_ns = now_ns + METRICS_NS
             self._say_metrics()
             if self._probe is not None:
-                self._shell.say(read_all(self._probe, self._hosted, now_ns))
+                self._tell(read_all(self._probe, self._hosted, now_ns))
         return outcome
 
     def due_ns(self) -> int:
@@ -200,6 +177,15 @@ class TaskManager:
         clock = self._shell.clock
         return hosted.read_metrics(self._started_ns, clock.monotonic_ns(), clock.wall_us(), stepped_ns)
 
+    def lose_head(self) -> None:
+        """Go on without a head, which hears nothing until one that follows adopts what is here; no barrier comes.
+
+        Its sources read on, whatever those of others came to last.
+        """
+        self._is_led = False
+        if self._hosted is not None:
+            self._hosted.worker.touch_sources(self._progress.let_loose(self._shell.clock.monotonic_ns()))
+
     def close(self) -> None:
         """Let go of everything."""
         if self._hosted is not None:
@@ -208,15 +194,44 @@ class TaskManager:
         self._background.close(0)
         self._scratch.close()
 
+    def _tell(self, message: ms.ToHead) -> None:
+        """Say something to the head; what one that follows must know of it is kept."""
+        if self._is_led:
+            self._shell.say(message)
+
+    def _holding(self) -> ms.Holding:
+        digest = plan_digest(self._plan.graph, self._plan.loop.key_groups)
+        return self._deployed.holding(self._run, digest, self.address, self._begun)
+
+    def _follow(self, order: ms.Adopt) -> None:
+        """Do from now on what another head says, which gives up what is half done."""
+        self._is_led, self._run = True, order.run
+        self._deployed.renumber(order.attempt)
+        if self._uploads is not None:
+            self._uploads.follow(order)
+        if self._hosted is not None and self._hosted.cuts is not None:
+            self._hosted.cuts.give_up(self._begun)
+        self._progress.say_again(self._shell.clock.monotonic_ns())
+        self._tell(ms.Adopted(self._holding()))
+        for record in self._bad_records:
+            self._tell(ms.BadRecordMet(record))
+        for number, part in self._deployed:
+            if part.ended:
+                self._tell(ms.AllEnded(number))
+
+    def _meet_bad_record(self, record: FirstBadRecord) -> None:
+        self._bad_records.append(record)
+        self._tell(ms.BadRecordMet(record))
+
     def _deploy(self, order: ms.Deploy) -> None:
         try:
             self._build(order)
         except BaseException as error:
-            self._raise_at_once(error)
+            self.errors.let_through(error)
             self._shell.links.remove(order.deployment)
-            self._shell.say(ms.Refused(order.deployment, self._failure(error)))
+            self._tell(ms.Refused(order.deployment, self.errors.failure(error)))
         else:
-            self._shell.say(ms.Deployed(order.deployment))
+            self._tell(ms.Deployed(order.deployment))
 
     def _build(self, order: ms.Deploy) -> None:
         plan = self._bind(order.sinks)
@@ -232,13 +247,14 @@ class TaskManager:
             self._started_ns = self._shell.clock.monotonic_ns()
             self._hosted = self._open(plan)
         restored = self._restored(order.restore, plan)
+        begun_from = 0 if restored is None else restored.epoch
         try:
             start = AttemptStart(order.attempt, restored, order.last_epoch)
             part = self._hosted.add(plan, start, tasks, crossings.channel(channels), crossings.hosts)
         finally:
             if restored is not None:
                 restored.close()
-        self._deployed[order.deployment] = _Deployed(order.attempt, tasks, part)
+        self._deployed.add(order.deployment, DeployedPart(order.attempt, tasks, part, plan, begun_from))
 
     def _open(self, plan: JobPlan) -> HostedInstances:
         writer = None
@@ -247,7 +263,7 @@ class TaskManager:
         around = Surroundings(
             self._shell.clock,
             self.wake_instance,
-            lambda record: self._shell.say(ms.BadRecordMet(record)),
+            self._meet_bad_record,
             lambda: self._begun,
             None if self._uploads is None else self._report,
             writer,
@@ -281,19 +297,19 @@ class TaskManager:
             if tasks is None:
                 notes += self._abandon(hosted)
             else:
-                self._forget(number for number, item in self._deployed.items() if item.tasks <= tasks)
+                self._forget(number for number, item in self._deployed if item.tasks <= tasks)
                 notes += hosted.release(tasks)
-        self._shell.say(ms.TakenDown(order.tasks, tuple(notes)))
+        self._tell(ms.TakenDown(order.tasks, tuple(notes)))
 
     def _abandon(self, hosted: HostedInstances) -> list[str]:
-        self._forget(self._deployed)
+        self._forget(number for number, _ in self._deployed)
         self._hosted = None
         return [*hosted.take_down(hosted.members(None)), *hosted.abandon()]
 
     def _forget(self, deployments: Iterable[int]) -> None:
         for deployment in list(deployments):
             self._shell.links.remove(deployment)
-            self._progress.end(self._deployed.pop(deployment).part.alignments.keys())
+            self._progress.end(self._deployed.remove(deployment).part.alignments.keys())
 
     def _step(self) -> Outcome:
         hosted = self._hosted
@@ -302,7 +318,7 @@ class TaskManager:
         try:
             outcome = hosted.worker.step()
         except BaseException as error:
-            self._raise_at_once(error)
+            self.errors.let_through(error)
             at = hosted.worker.at
             self._fail(hosted, error, None if at is None else at.name)
             return Waiting(None)
@@ -312,47 +328,36 @@ class TaskManager:
 
     def _fail(self, hosted: HostedInstances, error: BaseException, instance: str | None) -> None:
         """Say it, and let what it struck stand still until it is taken down."""
-        for deployment, deployed in self._deployed.items():
+        for deployment, deployed in self._deployed:
             struck = instance is None or any(item.name == instance for item in deployed.part.instances)
             if struck and deployed.runs and not deployed.stands_still:
-                deployed.stands_still = True
+                deployed.stands_still, deployed.fault = True, f"{type(error).__name__} in {instance}: {error}"
                 hosted.worker.remove(deployed.part.instances)
-                self._shell.say(ms.Failed(deployment, instance, self._failure(error)))
-
-    def _raise_at_once(self, error: BaseException) -> None:
-        """Let an order to end the program through, if this is its process; from another it is said as all errors."""
-        if self._shell.keeps_errors and isinstance(error, KeyboardInterrupt | SystemExit):
-            raise error
-
-    def _failure(self, error: BaseException) -> Failure:
-        failure = failure_of(error)
-        if self._shell.keeps_errors:
-            self._raised.append((failure, error))
-        return failure
+                self._tell(ms.Failed(deployment, instance, self.errors.failure(error)))
 
     def _say_ended(self) -> None:
-        for deployment, deployed in self._deployed.items():
+        for deployment, deployed in self._deployed:
             if not deployed.runs or deployed.ended or deployed.stands_still:
                 continue
             if all(instance.done for instance in deployed.part.instances):
                 deployed.ended = True
                 self._shell.links.end(deployment)
                 self._say_metrics()
-                self._shell.say(ms.AllEnded(deployment))
+                self._tell(ms.AllEnded(deployment))
 
     def _upload(self, epoch: int) -> None:
         hosted, uploads = self._hosted, self._uploads
         if hosted is None or hosted.cuts is None or uploads is None:
             gone = RetryableError(f"checkpoint {epoch}: its instances are gone")
-            self._shell.say(ms.UploadFailed(epoch, self._failure(gone)))
+            self._tell(ms.UploadFailed(epoch, self.errors.failure(gone)))
             return
         work = uploads.begin(epoch, hosted.cuts.begin_upload(epoch))
 
         def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
             if uploaded is not None:
-                self._shell.say(uploaded)
+                self._tell(uploaded)
             elif error is not None:
-                self._shell.say(ms.UploadFailed(epoch, self._failure(error)))
+                self._tell(ms.UploadFailed(epoch, self.errors.failure(error)))
 
         self._background.submit(work, answer)
 
@@ -363,38 +368,30 @@ class TaskManager:
                 hosted.close(drained=drained)
                 self._say_metrics()
             except BaseException as error:
-                self._raise_at_once(error)
-                failure = self._failure(error)
+                self.errors.let_through(error)
+                failure = self.errors.failure(error)
             else:
-                self._forget(self._deployed)
+                self._forget(number for number, _ in self._deployed)
                 self._hosted = None
-        self._shell.say(ms.Finished(failure))
+        self._tell(ms.Finished(failure))
 
-    def _report(self, attempt: int, report: Report) -> None:
+    def _report(self, built_in: int, report: Report) -> None:
+        attempt = self._deployed.attempt_of(report.instance, built_in)
         match report:
             case CutTaken():
-                self._shell.say(
-                    ms.CutTaken(report.instance, attempt, report.epoch, report.ended, dict(report.receipts))
-                )
+                self._deployed.keep(report)
+                self._tell(ms.CutTaken(report.instance, attempt, report.epoch, report.ended, dict(report.receipts)))
             case BarrierGivenUp():
-                self._shell.say(ms.BarrierMissed(report.instance, attempt, report.epoch))
+                self._tell(ms.BarrierMissed(report.instance, attempt, report.epoch))
 
     def _say_status(self, order: ms.ReadStatus) -> None:
         hosted = self._hosted
         if hosted is None:
             return
-        sent, received = self._shell.links.counts()
-        status = read_status(
-            hosted.build,
-            idle=self._is_idle and not self.is_touched(),
-            sent=sent,
-            received=received,
-            undecided=order.undecided,
-            last_barrier=order.last_barrier,
-        )
-        self._shell.say(ms.Status(order.number, status))
+        is_idle = self._is_idle and not self.is_touched()
+        self._tell(status_of(order, hosted.build, self._shell.links, is_idle=is_idle))
 
     def _say_metrics(self) -> None:
         metrics = self.metrics()
         if metrics is not None:
-            self._shell.say(ms.Metrics(metrics))
+            self._tell(ms.Metrics(metrics))

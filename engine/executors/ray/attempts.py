@@ -10,10 +10,10 @@ from functools import partial
 from socket import socket
 
 from penstock.engine.core.process_tuning import tune_process
-from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.executors.managers.attempts import ManagedAttempts
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.head import Head, HeadParts
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.managed_attempt import ManagedOptions
 from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.plan_parcel import pack_plan
 from penstock.engine.executors.managers.pool import ManagerPool
@@ -21,6 +21,7 @@ from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, 
 from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.cluster import connected
 from penstock.engine.executors.ray.control_listener import ControlListener
+from penstock.engine.executors.ray.outliving import Outliving, job_title
 from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 from penstock.engine.executors.ray.worker_home import home_here
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
@@ -33,7 +34,7 @@ class RayOptions:
     """Options of the executor: how many task managers on which cluster (None: see `connected`).
 
     ``spread`` puts them on as many nodes as there are, or else on as few. ``transport`` carries rows between them
-    (None: the best for each two).
+    (None: the best for each two). With ``outliving`` they outlive this process, if it is lost, for another head.
     """
 
     task_managers: int
@@ -41,53 +42,55 @@ class RayOptions:
     address: str | None = None
     spread: bool = False
     transport: Transport | None = None
+    outliving: Outliving | None = None
 
 
 def ray_attempts(options: RayOptions) -> MakeAttempt:
     """Return what makes the attempts of a job on actors of Ray.
 
     The first attempt starts them, they end with the job. A process that is connected to a cluster already, as a Ray
-    actor is, uses that one.
+    actor is, uses that one. Those that outlived a head are adopted by the one that follows.
     """
-    heads: list[Head] = []
-
-    def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> ManagedAttempt:
-        tune_process()
-        if not heads:
-            # What cannot travel is said before a cluster is begun.
-            packed = pack_plan(plan)
-            context.resources.enter_context(connected(options.address, options.task_managers))
-            heads.append(context.resources.enter_context(_open_head(plan, packed, options, context)))
-        return ManagedAttempt(plan, heads[0], context, options.managed, start)
-
-    return make
+    outliving = options.outliving
+    adopts = outliving is not None and outliving.follows
+    return ManagedAttempts(options.managed, partial(_open_head, options), adopts=adopts)
 
 
-def _open_head(plan: JobPlan, packed: bytes, options: RayOptions, context: AttemptContext) -> Head:
+def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> Head:
+    tune_process()
+    # What cannot travel is said before a cluster is begun.
+    packed = pack_plan(plan)
+    context.resources.enter_context(connected(options.address, options.task_managers))
     import ray
 
     from penstock.engine.executors.ray.launcher import RayLauncher
 
     storage = storage_of(context)
+    # Without checkpoints a job whose head is lost has failed.
+    outliving = None if storage is None else options.outliving
     run = 1 if storage is None else storage.run
-    setup = ManagerSetup(packed, secrets.token_bytes(TOKEN_BYTES), options.managed.host, storage, options.transport)
+    token = secrets.token_bytes(TOKEN_BYTES) if outliving is None else outliving.token
+    alone_s = 0.0 if outliving is None else outliving.alone_s
+    setup = ManagerSetup(packed, token, options.managed.host, storage, options.transport)
     host = ray.util.get_node_ip_address()
     home = home_here()
     files = tls_files_here(os.environ)
     tls = None if files is None else Tls(files)
+    title = f"{plan.name}, run {run}" if outliving is None else job_title(plan.name, run)
 
     def make_pool(wake: Callable[[], None]) -> ManagerPool[Future[socket]]:
         with ExitStack() as opened:
             listener = ControlListener(setup.token, run, host, context.clock, tls)
             opened.callback(listener.close)
             launcher = RayLauncher(
-                f"{plan.name}, run {run}",
+                title,
                 options.task_managers,
                 "SPREAD" if options.spread else "PACK",
                 listener.expect,
                 listener.dismiss,
-                lambda name: ActorSettings(name, plan.name, run, listener.address, setup.token, home),
+                lambda name: ActorSettings(name, plan.name, run, listener.address, setup.token, home, alone_s),
                 context.clock,
+                outliving,
             )
             opened.callback(launcher.close, 0)
             pool = ManagerPool(
@@ -96,4 +99,6 @@ def _open_head(plan: JobPlan, packed: bytes, options: RayOptions, context: Attem
             context.resources.callback(opened.pop_all().close)
             return pool
 
-    return Head(HeadParts(plan, setup, context.clock, make_pool, make_parts=partial(parts_here, host=host, tls=tls)))
+    make_parts = partial(parts_here, host=host, tls=tls)
+    parts = HeadParts(plan, setup, context.clock, make_pool, make_parts=make_parts, waits=True)
+    return context.resources.enter_context(Head(parts))

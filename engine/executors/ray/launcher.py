@@ -2,7 +2,7 @@
 
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,14 @@ from penstock.engine.executors.ray.actor import TaskManagerActor
 from penstock.engine.executors.ray.cluster import NAMESPACE
 from penstock.engine.executors.ray.cpu_witness import CpuReading, witness_name
 from penstock.engine.executors.ray.endings import ending_of
+from penstock.engine.executors.ray.outliving import Outliving, left_places, survivors
 from penstock.model.errors import BugError, RetryableError
 
 PLACES_NS = 30_000_000_000
 """How long places are waited for that the cluster does not have."""
+
+CALLS = 4
+"""How many calls an actor takes at a time: that of its life, of the head that leads it, and of one that is to."""
 
 FULL_NS = 10_000_000_000
 """For how long a cluster without room is believed to be full."""
@@ -38,6 +42,7 @@ class ActorCall:
 class _Places:
     """Places that were reserved together, and the task managers that have some."""
 
+    name: str
     group: PlacementGroup
     size: int
     asked_ns: int
@@ -61,18 +66,21 @@ class RayLauncher:
         dismiss: Callable[[str], None],
         settings: Callable[[str], Any],
         clock: Clock,
+        outliving: Outliving | None = None,
     ) -> None:
-        """Ask for ``count`` places, by a ``strategy`` of Ray; ``title`` stands before the names of actors.
+        """Begin ``count`` task managers, in places by a ``strategy`` of Ray; ``title`` stands before their names.
 
         ``expect`` returns the socket that a task manager will connect, ``dismiss`` says that none is awaited any more;
-        ``settings`` makes the argument of an actor's call.
+        ``settings`` makes the argument of an actor's call. What is ``outliving`` the head belongs to no process.
         """
         self._title = f"{title}, {secrets.token_hex(4)}"
-        self._strategy, self._clock = strategy, clock
+        self._strategy, self._clock, self._count, self._outliving = strategy, clock, count, outliving
+        self._lifetime = None if outliving is None else "detached"
+        self._reserved = 0
         self._expect, self._dismiss, self._settings = expect, dismiss, settings
         self._calls: dict[str, ActorCall] = {}
         self._unplaced: dict[str, str] = {}
-        self._places: list[_Places] = [self._reserve(count)]
+        self._places: list[_Places] = []
         self._full: tuple[int, str] | None = None
         self._closed = False
 
@@ -85,6 +93,10 @@ class RayLauncher:
         if self._closed or name in self._calls:
             raise BugError(f"task manager {name!r} is started twice, or after the launcher was closed")
         places = next((places for places in self._places if len(places.taken) < places.size), None)
+        if places is None and len(self._calls) < self._count and not self._reserved:
+            # All that are to come, so that they are together or apart as they are wanted.
+            places = self._reserve(self._count - len(self._calls))
+            self._places.append(places)
         if places is None:
             if self._full is not None and self._clock.monotonic_ns() < self._full[0]:
                 raise RetryableError(self._full[1])
@@ -93,6 +105,28 @@ class RayLauncher:
         end = self._expect(name)
         self._begin(name, places, CpuReading(self._expect(witness_name(name))))
         return end
+
+    def survivors(self) -> Mapping[str, Future[socket.socket]]:
+        """Offer to lead the task managers that outlived the head before; return their ends of links, as they come.
+
+        The places that this one had left are taken over, too.
+        """
+        outliving = self._outliving
+        if outliving is None:
+            return {}
+        for name, group, size in left_places(outliving.job):
+            self._places.append(_Places(name, group, size, self._clock.monotonic_ns(), are_there=True))
+        ends: dict[str, Future[socket.socket]] = {}
+        for name, survivor in survivors(outliving.job).items():
+            ends[name] = self._expect(name)
+            settings = self._settings(name)
+            cpu = CpuReading(self._expect(witness_name(name)))
+            over = survivor.actor.follow.remote(settings.run, settings.head)
+            self._calls[name] = ActorCall(survivor.actor, over, cpu)
+            for places in self._places:
+                if places.name == survivor.places:
+                    places.taken.add(name)
+        return ends
 
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         """Return how one has ended, in words; None: it lives, has no place yet, or did not end in time."""
@@ -118,7 +152,8 @@ class RayLauncher:
             places.taken.discard(name)
         if call is not None:
             call.cpu.close()
-            ray.kill(call.actor)
+            if self._leads():
+                ray.kill(call.actor)
 
     def close(self, grace_s: float) -> None:
         """Wait for those that were told to end, ``grace_s`` for all of them at most, and kill the others.
@@ -132,11 +167,20 @@ class RayLauncher:
         for name in tuple(self._calls):
             self.forget(name)
         while self._places:
-            remove_placement_group(self._places.pop().group)
+            places = self._places.pop()
+            if self._leads():
+                remove_placement_group(places.group)
+
+    def _leads(self) -> bool:
+        """Return whether the actors are this head's: of one that slept another may lead them by now."""
+        return self._outliving is None or self._outliving.leads()
 
     def _reserve(self, count: int) -> _Places:
-        group = placement_group([{"CPU": 1}] * count, strategy=self._strategy)
-        return _Places(group, count, self._clock.monotonic_ns())
+        self._reserved += 1
+        name = f"{self._title}, places {self._reserved}"
+        lasting = {} if self._lifetime is None else {"lifetime": self._lifetime}
+        group = placement_group([{"CPU": 1}] * count, strategy=self._strategy, name=name, **lasting)
+        return _Places(name, group, count, self._clock.monotonic_ns())
 
     def _begin(self, name: str, places: _Places, cpu: CpuReading) -> None:
         places.taken.add(name)
@@ -145,7 +189,9 @@ class RayLauncher:
             max_restarts=0,
             max_task_retries=0,
             namespace=NAMESPACE,
-            name=f"{self._title}, {name}",
+            name=f"{places.name}, {name}",
+            lifetime=self._lifetime,
+            max_concurrency=CALLS,
             scheduling_strategy=PlacementGroupSchedulingStrategy(places.group, placement_group_bundle_index=-1),
         )
         actor: Any = make.remote(name)

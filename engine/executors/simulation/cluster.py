@@ -61,9 +61,36 @@ class Cluster:
         self._managers: dict[str, SimulatedManager] = {}
         self._plane: SimulatedPlane | None = None
         self._head_sleeps_until_ns = 0
+        self._is_other_run = False
         self._freezes = world.dice.between(0, 3) if world.faults.delay else 0
         self._breaks = world.dice.between(0, 2) if world.faults.cut else 0
         self.local_background = SimulatedBackground(world.clock, world.dice)
+
+    def lose_head(self) -> None:
+        """The head's process is gone; the others live on, and its ends of links are closed."""
+        self._plane = None
+        self._board.kill(CALLER)
+        for manager in self._managers.values():
+            manager.lose_head()
+
+    def go_on(self, job: Job) -> None:
+        """Begin another run, whose head may adopt what is there."""
+        self._job, self._head_sleeps_until_ns, self.woken = job, 0, False
+        self._is_other_run = True
+        self._board.welcome(CALLER)
+        self.local_background = SimulatedBackground(self._world.clock, self._world.dice)
+
+    def is_anyone_left(self) -> bool:
+        """Return whether a process of a task manager lives."""
+        return any(manager.ended is None for manager in self._managers.values())
+
+    def survivors(self) -> Mapping[str, Side]:
+        """Return the sides of those that outlived the head before, by name."""
+        found = [manager for manager in self._managers.values() if manager.find_head()]
+        for name in sorted(self._managers.keys() - {manager.name for manager in found}):
+            # It ends before it has anything that another head could adopt.
+            self.forget(name)
+        return {manager.name: self._side(manager) for manager in found}
 
     def make_pool(self, count: int, warn: Callable[[str], None], wake: Callable[[], None]) -> ManagerPool[Side]:
         """Return the pool of the head, of so many task managers."""
@@ -79,6 +106,10 @@ class Cluster:
     def start(self, name: str) -> Side:
         """Start the process of a task manager."""
         world = self._world
+        if self._is_other_run and not self.is_anyone_left():
+            self._board.begin_anew()
+        self._is_other_run = False
+        self._board.welcome(name)
         begins_ns = world.clock.monotonic_ns() + world.dice.below(
             LONGEST_START_NS if world.dice.chance(0.1) else LONGEST_START_NS // 100
         )
@@ -92,9 +123,13 @@ class Cluster:
             self._rebind,
         )
         manager = self._managers[name] = SimulatedManager(name, process, partial(self._say, name), begins_ns)
-        ends = Ends(self._job.plan.name, self._job.run, name, HEAD)
-        # It ends with its head, and so with the link to it.
-        return Side(ends, manager.receive, partial(self._end, name, "its head has closed the link"), manager.is_awake)
+        return self._side(manager)
+
+    def _side(self, manager: SimulatedManager) -> Side:
+        ends = Ends(self._job.plan.name, self._job.run, manager.name, HEAD)
+        # A head that lives lets go of one by closing the link to it.
+        let_go = partial(self._end, manager.name, "its head has closed the link")
+        return Side(ends, manager.receive, let_go, manager.is_awake)
 
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         """Return how one has ended."""
@@ -157,7 +192,7 @@ class Cluster:
         if self._plane is not None:
             for words, action in self._plane.choices(now_ns):
                 yield partial(self._note, words, action)
-        if self.is_head_awake():
+        if self._plane is not None and self.is_head_awake():
             for background in (world.background, self.local_background):
                 due_ns = background.due_ns()
                 if due_ns is not None and due_ns <= now_ns:
@@ -221,7 +256,7 @@ class Cluster:
         living = [manager for manager in self._managers.values() if manager.ended is None]
         if living and world.fate.strikes(3.0):
             self._kill(dice.choose(living).name)
-        if world.fate.strikes(0.5):
+        if self._plane is not None and world.fate.strikes(0.5):
             world.fate.end_process("between two turns")
         if self._freezes and dice.chance(2.0 / world.turns):
             self._freezes -= 1

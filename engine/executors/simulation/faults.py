@@ -52,6 +52,9 @@ class Faults:
         return self.crash or self.delay or self.cut or self.disk
 
 
+HEAD_POINTS = ("checkpoint.", "job.sink.adopting", "job.sinks_adopted")
+"""Beginnings of the names of failpoints at which a head is killed between a cut and its commit."""
+
 _IDLE = 0.15
 """How much less likely a crash is as long as no checkpoint was published since the last one."""
 
@@ -93,6 +96,10 @@ class Fate:
         """Whether that process is gone: nothing of what it still says counts."""
         self.is_over = False
         """Whether the process is gone in which the job was started."""
+        self.head_kills = 0
+        """How often the head alone is yet to be killed at a failpoint of a checkpoint, or of an adoption."""
+        self.has_power = True
+        """Whether only that process is gone, if one is: others of the machine live."""
         self._on_power_loss = on_power_loss
         self._dice = dice
         self._history = history
@@ -107,6 +114,11 @@ class Fate:
         if name == "checkpoint.manifest.published":
             self._idle = False
         self._history.detail(f"failpoint {name}")
+        at_head = self.head_kills and self.process is None and name.startswith(HEAD_POINTS)
+        if at_head and self._dice.chance(0.1):
+            self.head_kills -= 1
+            self.crashed_at[name] += 1
+            self.end_process(f"at failpoint {name}")
         if self._may_crash() and self._dice.chance(self._eager() * 0.12 / self.passed[name] ** 0.5):
             self.crashed_at[name] += 1
             if self.process is not None and self._dice.chance(0.7):
@@ -189,6 +201,7 @@ class Fate:
         for disk in self._disks:
             disk.capacity_bytes = None
             disk.crash()
+        self.has_power = False
         self._end()
 
     def _end(self) -> NoReturn:

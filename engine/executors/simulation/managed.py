@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.attempts import ManagedAttempts
 from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
 from penstock.engine.executors.managers.pool import ManagerPool
@@ -17,8 +19,10 @@ from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.executors.simulation.cluster import Cluster, Job
 from penstock.engine.executors.simulation.control_network import Side
 from penstock.engine.executors.simulation.world import World
+from penstock.engine.jobs.adoption import Adopt, RestoreAnew
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.bad_records import BadRecords
+from penstock.state.checkpoints.results import PublishedCheckpoint
 
 MOST_MANAGERS = 3
 _LONGEST_WAIT_NS = 500_000_000
@@ -96,29 +100,42 @@ class SimulatedHead(Head):
             else:
                 super().close()
         finally:
-            self._cluster.let_go()
+            if self._world.fate.is_over and self._world.fate.has_power:
+                self._cluster.lose_head()
+            else:
+                self._cluster.let_go()
 
 
 class ManagedProcess:
     """One process of a job: what makes its attempts, and lets time pass between them."""
 
-    def __init__(self, world: World, run: int) -> None:
-        """Begin without a head; the first attempt opens it."""
+    def __init__(self, world: World, run: int, cluster: Cluster | None = None) -> None:
+        """Begin without a head; the first attempt opens it. ``cluster`` has task managers that outlived another."""
         self._world, self._run = world, run
-        self._head: SimulatedHead | None = None
+        self.cluster = cluster
+        """The task managers; None: there were none yet."""
         self._waiter: _ClusterWaiter | None = None
+        options = ManagedOptions(HostOptions(routed=False, async_calls=CallsAtOnce), BadRecords())
+        self._attempts = ManagedAttempts(options, partial(self._open, options), adopts=cluster is not None)
         self.last: ManagedAttempt | None = None
 
-    def make(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> ManagedAttempt:
+    def __call__(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> ManagedAttempt:
         """Make an attempt."""
-        options = ManagedOptions(HostOptions(routed=False, async_calls=CallsAtOnce), BadRecords())
-        if self._head is None:
-            self._head = self._open(plan, context, options)
-            context.resources.enter_context(self._head)
         restored = start.restored
         where = "nothing" if restored is None else f"epoch {restored.epoch}"
         self._world.history.event(f"attempt {start.attempt} begins from {where}")
-        self.last = ManagedAttempt(plan, self._head, context, options, start)
+        self.last = self._attempts(plan, context, start)
+        return self.last
+
+    def survivors(
+        self, plan: JobPlan, context: AttemptContext, last: PublishedCheckpoint
+    ) -> Adopt | RestoreAnew | None:
+        """Return what becomes of task managers that outlived the head before."""
+        return self._attempts.survivors(plan, context, last)
+
+    def adopt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, found: Adopt) -> ManagedAttempt:
+        """Return the attempt that goes on."""
+        self.last = self._attempts.adopt(plan, context, start, found)
         return self.last
 
     def pause(self, seconds: float) -> None:
@@ -128,12 +145,16 @@ class ManagedProcess:
         else:
             self._waiter.wait(seconds)
 
-    def _open(self, plan: JobPlan, context: AttemptContext, options: ManagedOptions) -> SimulatedHead:
+    def _open(self, options: ManagedOptions, plan: JobPlan, context: AttemptContext) -> Head:
         assert context.checkpoints is not None
-        repository = context.checkpoints.repository
-        setup = ManagerSetup(b"", b"", options.host, Storage(repository.files, repository.run, context.allowed))
-        world = self._world
-        cluster = Cluster(world, Job(plan, setup, self._run))
+        files = context.checkpoints.repository.files
+        setup = ManagerSetup(b"", b"", options.host, Storage(files, self._run, context.allowed))
+        world, job = self._world, Job(plan, setup, self._run)
+        if self.cluster is None:
+            self.cluster = Cluster(world, job)
+        else:
+            self.cluster.go_on(job)
+        cluster = self.cluster
         self._waiter = _ClusterWaiter(world, cluster)
         count = world.dice.between(1, MOST_MANAGERS)
 
@@ -141,5 +162,6 @@ class ManagedProcess:
             return cluster.make_pool(count, world.history.event, wake)
 
         world.history.event(f"run {self._run} begins with {count} task managers")
-        parts = HeadParts(plan, setup, context.clock, make_pool, self._waiter, cluster.make_parts, lambda setup: b"")
-        return SimulatedHead(parts, world, cluster)
+        waiter, make_parts = self._waiter, cluster.make_parts
+        parts = HeadParts(plan, setup, context.clock, make_pool, waiter, make_parts, lambda setup: b"", waits=True)
+        return context.resources.enter_context(SimulatedHead(parts, world, cluster))

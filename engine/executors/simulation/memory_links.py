@@ -218,6 +218,16 @@ class MeetingBoard:
             if one == name:
                 end.close()
 
+    def welcome(self, name: str) -> None:
+        """Another process has begun under the name of one that is gone."""
+        self._gone.discard(name)
+
+    def begin_anew(self) -> None:
+        """Forget all meetings: nobody is left who came to one."""
+        self.close()
+        for known in (self._came, self._left, self._gone, self._ends):
+            known.clear()
+
     def open_links(self) -> list[MemoryLink]:
         """Return the ends that are not closed."""
         return [end for end in self._ends.values() if not end.is_closed]

@@ -9,10 +9,11 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.manager_parts import ManagerParts
+from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.plan_parcel import with_sinks
 from penstock.engine.executors.managers.setup import ManagerSetup
-from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
+from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.memory_links import MeetingBoard
 from penstock.engine.jobs.attempt import JobPlan
@@ -20,6 +21,9 @@ from penstock.engine.transport.link import Link
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.meeting import MEET_TIMEOUT_S
 from penstock.model.ids import TaskId
+
+ALONE_NS = 60_000_000_000
+"""How long a process lives without a head."""
 
 
 class NoScratch:
@@ -87,6 +91,9 @@ class SimulatedManager:
         self._links: LinkSet[int] = LinkSet()
         self._manager: TaskManager | None = None
         self._inbox: deque[ms.ToManager] = deque()
+        # Until when it lives without a head, None: it has one; whether its task manager does not know it yet.
+        self._alone_until_ns: int | None = None
+        self._is_newly_alone = False
         self._awaits: tuple[int, frozenset[str], int] | None = None
         # Until when there is nothing to do; None: until something comes.
         self._rests = True
@@ -105,11 +112,26 @@ class SimulatedManager:
         """Let its loop look again."""
         self._rests = False
 
+    def lose_head(self) -> None:
+        """Its head is gone."""
+        self._alone_until_ns = self._parts.clock.monotonic_ns() + ALONE_NS
+        self._is_newly_alone = True
+        self._rests = False
+
+    def find_head(self) -> bool:
+        """Return whether it goes on under another head, of which it hears next."""
+        if self.ended is not None or self._manager is None:
+            return False
+        self._alone_until_ns = None
+        return True
+
     def is_ready(self) -> bool:
         """Return whether its loop has something to do now."""
         now_ns = self._parts.clock.monotonic_ns()
         if not self.is_awake():
             return False
+        if self._alone_until_ns is not None and (self._is_newly_alone or self._alone_until_ns <= now_ns):
+            return True
         if self._inbox and isinstance(self._inbox[0], ms.Deploy):
             return self._has_met(self._inbox[0], now_ns)
         if self._inbox:
@@ -127,18 +149,28 @@ class SimulatedManager:
             return self.sleeps_until_ns
         if self._awaits is not None:
             return self._awaits[2]
-        times = [self._until_ns, self.background.due_ns()]
+        times = [self._until_ns, self.background.due_ns(), self._alone_until_ns]
         return min((time_ns for time_ns in times if time_ns is not None), default=None)
 
     def turn(self) -> str:
         """Let its loop do one thing; return what."""
         self.cpu_ns += 1
         self._rests = False
+        if self._alone_until_ns is not None and self._alone_until_ns <= self._parts.clock.monotonic_ns():
+            self._leave()
+            return f"{self.name} has no head and ends"
         if self._inbox:
             message = self._inbox.popleft()
             self._awaits = None
             self._obey(message)
             return f"{self.name} does {type(message).__name__}"
+        if self._is_newly_alone:
+            self._is_newly_alone = False
+            if self._manager is None:
+                self._leave()
+            else:
+                self._manager.lose_head()
+            return f"{self.name} has no head"
         assert self._manager is not None
         outcome = self._manager.turn()
         if isinstance(outcome, Ran):
@@ -151,6 +183,12 @@ class SimulatedManager:
         if self.ended is None:
             self.ended = reason
             self._links.close()
+
+    def _leave(self) -> None:
+        if self._manager is not None:
+            self._manager.close()
+        self.ended = "it has ended in order"
+        self._links.close()
 
     def _rest(self, manager: TaskManager, outcome: Outcome) -> None:
         until_ns = outcome.until_ns if isinstance(outcome, Waiting) else None
@@ -167,8 +205,7 @@ class SimulatedManager:
                 self.ended = "it has ended in order"
                 self._links.close()
         elif isinstance(message, ms.Leave):
-            self.ended = "it has ended in order"
-            self._links.close()
+            self._leave()
 
     def _set_up(self) -> None:
         parts = self._parts
@@ -187,7 +224,9 @@ class SimulatedManager:
         self._say(ms.Joined(0, meeting.address))
 
     def _is_interrupted(self) -> bool:
-        return any(isinstance(message, ms.TakeDown | ms.Leave) for message in self._inbox)
+        return self._is_newly_alone or any(
+            isinstance(message, ms.TakeDown | ms.Leave | ms.ReadHolding) for message in self._inbox
+        )
 
     def _has_met(self, order: ms.Deploy, now_ns: int) -> bool:
         """Come to the meeting of a deployment; return whether it need not be waited for any more."""

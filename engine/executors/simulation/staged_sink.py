@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.model.connectors import Sink, Writer
+from penstock.model.errors import FatalError
 from penstock.state.files.durable_files import DurableFiles
 
 
@@ -57,6 +58,18 @@ class StagedSink(Sink):
         kept = {path for item in self._epochs() for path in self._listed(item)}
         staged = [f"{self.name}/staged/{name}" for name in self.files.list(f"{self.name}/staged")]
         self.files.delete(*(path for path in staged if path not in kept))
+
+    def adopt(self, epoch: int, receipts: Sequence[Any], claim: Any) -> None:
+        """Make sure that what the writers have staged is there, and nothing was committed behind the epoch.
+
+        Raises:
+            FatalError: it is not so.
+        """
+        if any(item > epoch for item in self._epochs()):
+            raise FatalError(f"{self.name!r} holds what was committed behind checkpoint {epoch}")
+        missing = [path for path in receipts if path is not None and not self.files.exists(path)]
+        if missing:
+            raise FatalError(f"{missing[0]!r} is gone, which a writer that lives has staged")
 
     def committed(self) -> pa.Table | None:
         """Return the committed rows in order of their epochs; None if there are none."""

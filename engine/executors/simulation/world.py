@@ -52,7 +52,7 @@ class World:
 
     def restart(self) -> None:
         """Begin another process on the same disks."""
-        self.fate.is_over = False
+        self.fate.is_over, self.fate.has_power = False, True
         self.background = SimulatedBackground(self.clock, self.dice)
         self.repository = CheckpointRepository(SimulatedFiles(self.checkpoints))
         self.files = SimulatedFiles(self.outputs)

@@ -1,0 +1,83 @@
+"""Messages of an adoption: what a task manager holds when its head is lost, and the word of the head that follows."""
+
+from typing import Any
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """The base class of all messages."""
+
+
+class EpochCommitted(Message, frozen=True):
+    """To a task manager: all sinks have committed this epoch; receipts up to it are needed no more."""
+
+    epoch: int
+
+
+class ReadHolding(Message, frozen=True):
+    """To a task manager that has outlived its head: say what you hold. Answer: `Holding`."""
+
+
+class Adopt(Message, frozen=True):
+    """To a task manager that has outlived its head: the sender leads it from now on. Answer: `Adopted`.
+
+    Its instances go on under the number ``attempt``, files of checkpoints are those of the ``run``; ``manifest`` is
+    that of the last checkpoint (None: there is none), ``damaged`` has stored names of files to be uploaded again.
+    """
+
+    attempt: int
+    run: int
+    manifest: bytes | None
+    damaged: tuple[str, ...] = ()
+
+
+class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The part of a deployment that a task manager has: ``instances``, which began from the checkpoint ``begun_from``.
+
+    That is 0 for none; ``fault`` says why it does not run as it should (None: it does).
+    """
+
+    number: int
+    attempt: int
+    tasks: tuple[int, ...]
+    instances: tuple[str, ...]
+    begun_from: int
+    fault: str | None
+
+
+class KeptCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A cut that was taken at the barrier of ``epoch``, or when the instance had ``ended`` before.
+
+    ``receipts`` are of the instance's sinks, by name.
+    """
+
+    instance: str
+    epoch: int
+    ended: bool
+    receipts: dict[str, Any]
+
+
+class Holding(Message, frozen=True):
+    """All that a task manager holds, for a head that may adopt it.
+
+    ``run`` is that of the head which led it last, ``plan`` a digest of the plan, ``address`` where others meet it.
+    ``begun`` is the last checkpoint that it was told to begin. ``passed`` has the last epoch at which each instance was
+    cut, ``cuts`` those of which it was not told that they are committed, and those of instances that have ended.
+    ``claims`` are of the sinks that have instances here, by name (see `Sink.claim`).
+    """
+
+    run: int
+    plan: str
+    address: str
+    deployments: tuple[HeldDeployment, ...]
+    begun: int
+    passed: dict[str, int]
+    cuts: tuple[KeptCut, ...]
+    claims: dict[str, Any]
+
+
+class Adopted(Message, frozen=True):
+    """A task manager does from now on what its new head says; it holds this at that moment."""
+
+    holding: Holding

@@ -1,0 +1,113 @@
+"""The parts of deployments that one task manager has built, and what a head must know that follows a lost one."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.checkpoint_port import CutTaken
+from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.model.ids import TaskId
+from penstock.model.job_graph import SinkSpec
+
+
+@dataclass(slots=True)
+class DeployedPart:
+    """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
+
+    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it.
+    """
+
+    attempt: int
+    tasks: frozenset[TaskId]
+    part: Build
+    plan: JobPlan
+    begun_from: int
+    runs: bool = False
+    stands_still: bool = False
+    ended: bool = False
+    fault: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its instances."""
+        return tuple(instance.name for instance in self.part.instances)
+
+    def held(self, number: int) -> HeldDeployment:
+        """Return it as a head is told, under its number."""
+        fault = self.fault if self.runs else "its instances were built and do not run"
+        return HeldDeployment(number, self.attempt, tuple(sorted(self.tasks)), self.names, self.begun_from, fault)
+
+
+class DeployedParts:
+    """Parts by the numbers of their deployments, and the cuts of their instances whose output may not be committed."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._parts: dict[int, DeployedPart] = {}
+        self._passed: dict[str, int] = {}
+        self._renumbered: dict[str, int] = {}
+        self._cuts: list[KeptCut] = []
+
+    def __iter__(self) -> Iterator[tuple[int, DeployedPart]]:
+        """Yield numbers and parts; these may go meanwhile."""
+        return iter(list(self._parts.items()))
+
+    def get(self, number: int) -> DeployedPart | None:
+        """Return the part of a deployment, None: it is not here."""
+        return self._parts.get(number)
+
+    def add(self, number: int, part: DeployedPart) -> None:
+        """Take a part in."""
+        self._parts[number] = part
+
+    def remove(self, number: int) -> DeployedPart:
+        """Leave a part out, with its cuts: whoever takes it down settles its output."""
+        part = self._parts.pop(number)
+        self._cuts = [cut for cut in self._cuts if cut.instance not in part.names]
+        for name in part.names:
+            self._passed.pop(name, None)
+            self._renumbered.pop(name, None)
+        return part
+
+    def attempt_of(self, instance: str, built_in: int) -> int:
+        """Return the number of an instance's attempt; one that was adopted may have been ``built_in`` another."""
+        return self._renumbered.get(instance, built_in)
+
+    def renumber(self, attempt: int) -> None:
+        """Let all be of this attempt."""
+        for part in self._parts.values():
+            part.attempt = attempt
+            self._renumbered |= dict.fromkeys(part.names, attempt)
+
+    def keep(self, cut: CutTaken) -> None:
+        """Keep what an instance has contributed to a checkpoint, until that is committed."""
+        self._cuts.append(KeptCut(cut.instance, cut.epoch, cut.ended, dict(cut.receipts)))
+        if not cut.ended:
+            self._passed[cut.instance] = max(self._passed.get(cut.instance, 0), cut.epoch)
+
+    def committed(self, epoch: int) -> None:
+        """Let go of receipts that all sinks have committed; who has ended stays so."""
+        ended = [KeptCut(cut.instance, cut.epoch, True, {}) for cut in self._cuts if cut.ended and cut.epoch <= epoch]
+        self._cuts = ended + [cut for cut in self._cuts if cut.epoch > epoch]
+
+    def note_end(self, sources: Collection[str]) -> None:
+        """Note which parts come to their end by an order of the head: another one may not know of it."""
+        for part in self._parts.values():
+            if not set(part.names).isdisjoint(sources):
+                part.fault = "its sources were told to end"
+
+    def holding(self, run: int, digest: str, address: str, begun: int) -> Holding:
+        """Return all that is here; the arguments are those of `Holding`."""
+        parts = tuple(part.held(number) for number, part in sorted(self._parts.items()) if part.names)
+        return Holding(run, digest, address, parts, begun, dict(self._passed), tuple(self._cuts), self._claims())
+
+    def _claims(self) -> dict[str, Any]:
+        claims: dict[str, Any] = {}
+        for part in self._parts.values():
+            names = {node.name for instance in part.part.instances for node in instance.nodes}
+            for node in part.plan.graph.graph.operators.values():
+                if node.name in names and isinstance(node.spec, SinkSpec):
+                    claims[node.name] = node.spec.sink.claim()
+        return claims
