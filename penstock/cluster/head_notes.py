@@ -29,6 +29,13 @@ def noted_jobs() -> set[str]:
     return {key.decode().removeprefix("job/").rsplit("/", 2)[0] for key in keys}
 
 
+def delete_notes(job: str) -> None:
+    """Delete the notes of all submissions of a job."""
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_del(f"job/{job}/".encode(), del_by_prefix=True, namespace=_SPACE)
+
+
 class HeadNotes:
     """The notes of one submission of a job."""
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from penstock.cluster.head_notes import HeadNotes, noted_jobs
+from penstock.cluster.head_notes import HeadNotes, delete_notes, noted_jobs
 from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
@@ -99,10 +99,13 @@ class Head:
         return report
 
     def kill(self) -> None:
-        """End it, and its job with it, at once and for good."""
+        """End it, and its job with it, at once and for good, with task managers that would outlive it."""
         import ray
 
+        from penstock.engine.executors.ray.outliving import remove_left
+
         ray.kill(self._actor, no_restart=True)
+        remove_left(self.job)
 
     def _call(self, method: str, *arguments: Any, timeout_s: float | None) -> Any:
         import ray
@@ -129,10 +132,13 @@ def start_head(order: JobOrder, parcel: bytes) -> Head:
     import ray
 
     from penstock.cluster.head_actor import HeadActor
+    from penstock.engine.executors.ray.outliving import remove_left
 
     notes = HeadNotes(order.name, order.token)
     while True:
         _refuse_running(order.name)
+        # Of a job of this name whose head was killed for good.
+        remove_left(order.name)
         notes.keep_plan(parcel)
         try:
             actor = (
@@ -174,6 +180,16 @@ def heads() -> Iterator[Head]:
         head = _present(job)
         if head is not None:
             yield head
+
+
+def end_left() -> None:
+    """End what is left of jobs whose heads were killed for good: task managers, their places, notes."""
+    from penstock.engine.executors.ray.outliving import remove_left
+
+    for job in noted_jobs():
+        if _present(job) is None:
+            remove_left(job)
+            delete_notes(job)
 
 
 def _present(job: str) -> Head | None:

@@ -5,7 +5,7 @@ import json
 import typer
 
 from penstock.cluster.connection import connected_to_jobs
-from penstock.cluster.heads import PLACE, Head, find_head, heads, since_text
+from penstock.cluster.heads import PLACE, Head, end_left, find_head, heads, since_text
 from penstock.cluster.job_order import HeadReport, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.model.errors import WorkerLostError
@@ -29,7 +29,7 @@ def report_of(job: str, address: str | None) -> HeadReport:
 
 
 def stop_on_ray(job: str | None, order: StopOrder, address: str | None) -> list[HeadReport]:
-    """Stop a job, None: all of them; return their last reports once they have ended.
+    """Stop a job, None: all of them and what others have left; return their last reports once they have ended.
 
     Raises:
         UserError: no such job runs, or it cannot keep the savepoint.
@@ -39,7 +39,10 @@ def stop_on_ray(job: str | None, order: StopOrder, address: str | None) -> list[
         for head in stopped:
             head.follow()
             head.stop(order)
-        return [head.await_end() for head in stopped]
+        reports = [head.await_end() for head in stopped]
+        if job is None:
+            end_left()
+        return reports
 
 
 def savepoint_on_ray(job: str, savepoint: str, address: str | None) -> int:

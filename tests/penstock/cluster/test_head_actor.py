@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 ROWS, HALF = 400, 200
 
 PROGRAM = f"""
+import os
 import sys
 from pathlib import Path
 import pyarrow as pa
@@ -31,6 +32,8 @@ from words import WORD
 here = Path(__file__).resolve().parent
 
 def numbers():
+    with (here / "begun").open("a") as file:
+        print(os.getpid(), file=file)
     for number in range({ROWS}):
         while number == {HALF} and not (here / "go").exists():
             yield None
@@ -135,7 +138,7 @@ def test_a_job_outlives_its_driver_is_not_started_twice_and_stops_by_its_name(pr
     assert program.numbers() == list(range(ROWS))
 
 
-def test_a_job_whose_head_is_killed_goes_on_from_its_checkpoint(program: Program) -> None:
+def test_a_job_whose_head_is_killed_goes_on_with_its_task_managers(program: Program) -> None:
     driver = program.start()
     head = program.await_half()
     program.await_committed()
@@ -144,7 +147,9 @@ def test_a_job_whose_head_is_killed_goes_on_from_its_checkpoint(program: Program
     code, _, err = ended(driver)
     assert code == 0, err
     assert f"HEAD RESTARTED: head 2 of '{program.name}'" in err
+    assert f"ADOPTED: '{program.name}' goes on with 1 task manager of the run before (attempt 1)" in err
     assert program.numbers() == list(range(ROWS))
+    assert len((program.folder / "begun").read_text().split()) == 1
 
 
 @pytest.mark.long("a head actor each; test_a_job_whose_head_is_killed_goes_on stays")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.messages import (
     Message,
@@ -69,6 +70,20 @@ FLAG = st.booleans()
 STATUSES = st.builds(PartStatus, FLAG, FLAG, FLAG, COUNTS, COUNTS, OUTSTANDING, DECIDED)
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 WHOLE = st.lists(COUNTS, max_size=3).map(tuple)
+RECEIPTS = st.dictionaries(NAME, JSON, max_size=2)
+DEPLOYMENTS = st.builds(HeldDeployment, COUNTS, COUNTS, WHOLE, NAMES, COUNTS, st.none() | NAME)
+CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS)
+HOLDINGS = st.builds(
+    Holding,
+    COUNTS,
+    NAME,
+    NAME,
+    st.lists(DEPLOYMENTS, max_size=2).map(tuple),
+    COUNTS,
+    st.dictionaries(NAME, COUNTS, max_size=2),
+    st.lists(CUTS, max_size=2).map(tuple),
+    RECEIPTS,
+)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 1 << 40),
     float: st.floats(0, 1e9),
@@ -97,6 +112,10 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[RegionProgress, ...]: st.lists(
         st.builds(RegionProgress, *[st.integers(-(1 << 63), (1 << 63) - 1)] * 3), max_size=2
     ).map(tuple),
+    bytes | None: st.none() | st.binary(max_size=9),
+    tuple[HeldDeployment, ...]: st.lists(DEPLOYMENTS, max_size=2).map(tuple),
+    tuple[KeptCut, ...]: st.lists(CUTS, max_size=2).map(tuple),
+    Holding: HOLDINGS,
     Failure: FAILURES,
     Failure | None: st.none() | FAILURES,
 }
