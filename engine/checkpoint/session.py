@@ -198,6 +198,11 @@ class CheckpointSession:
         """Return whether no answer is awaited any more, so that another attempt may start."""
         return self.coordinator.is_halted()
 
+    @property
+    def committed_epoch(self) -> int:
+        """The last epoch whose output all sinks committed, 0: none."""
+        return self.coordinator.committed_epoch
+
     def statistics(self) -> CheckpointStatistics:
         """Return the coordinator's counts."""
         return self.coordinator.statistics()

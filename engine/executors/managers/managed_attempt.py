@@ -356,8 +356,8 @@ class ManagedAttempt(Attempt):
         checkpoints.turn()
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
-        if checkpoints.coordinator.committed_epoch > self._committed_epoch:
-            self._committed_epoch = checkpoints.coordinator.committed_epoch
+        if checkpoints.committed_epoch > self._committed_epoch:
+            self._committed_epoch = checkpoints.committed_epoch
             self._deployments.committed(self._committed_epoch)
         return struck_by_commit(checkpoints, self._plan.graph)
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from penstock.cluster.head_actor import ALONE_S
 from penstock.cluster.heads import Head, HeadAwayError, find_head, heads
 from penstock.engine.executors.ray.outliving import left_places, survivors
 from penstock.model.errors import WorkerLostError
@@ -22,7 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 FLOWING = PROGRAM.replace(
     """        yield {"number": number, "word": WORD}
 """,
-    """        (here / "read").write_text(str(number))
+    """        with (here / "read").open("a") as file:
+            file.write(".")
         for _ in range(PAUSES):
             yield None
         yield {"number": number, "word": WORD}
@@ -32,7 +35,9 @@ FLOWING = PROGRAM.replace(
 ).replace("from words import WORD", "from words import WORD, PAUSES, ROWS")
 FLOWING = re.sub(r"range\(\d+\)", "range(ROWS)", FLOWING, count=1)
 
-ADOPTED = re.compile(r"^ADOPTED: ", re.MULTILINE)
+
+LEAVING_S = 60
+"""How long the end may take of those that have no head."""
 
 
 class Flowing(Program):
@@ -40,21 +45,11 @@ class Flowing(Program):
 
     def read(self) -> int:
         """Return how many rows it has read, about."""
-        try:
-            return int((self.folder / "read").read_text() or "0")
-        except FileNotFoundError:
-            return 0
+        return (self.folder / "read").stat().st_size
 
     def processes(self) -> set[str]:
         """Return the processes in which its source was begun."""
         return set((self.folder / "begun").read_text().split())
-
-    def lines(self) -> str:
-        """Return what its head has said so far."""
-        try:
-            return "\n".join(find_head(self.name).report().lines)
-        except (HeadAwayError, WorkerLostError):
-            return ""
 
 
 @pytest.fixture
@@ -92,6 +87,7 @@ def await_adoption(program: Flowing, heads_before: int) -> None:
             report = find_head(program.name).report()
         except (HeadAwayError, WorkerLostError):
             return False
+        assert not any(line.startswith("NOT ADOPTED") for line in report.lines), report.lines
         return report.head > heads_before and any(line.startswith("ADOPTED: ") for line in report.lines)
 
     until(is_adopted)
@@ -113,12 +109,75 @@ def test_rows_flow_while_there_is_no_head_and_the_next_commits_them(flowing: Flo
         f"{read_alone} rows read alone, adopted after {adopted_s:.1f} s, committed {time.monotonic() - killed_s:.1f} s"
     )
     assert len(flowing.processes()) == 1
-    (flowing.folder / "end").touch()
-    head = find_head(flowing.name)
-    code, _, err = ended(flowing.penstock("stop", flowing.name, "--address", flowing.address))
-    assert code == 0, err
-    numbers = flowing.numbers()
-    assert numbers == list(range(len(numbers)))
+    stop(flowing)
     assert len(flowing.processes()) == 1
     ended(driver)
-    assert not survivors(flowing.name) and not list(left_places(flowing.name))
+
+
+def stop(program: Flowing) -> None:
+    """Stop the job, and hold its output to what it is: every row once, as far as it has come. Nothing of it is left."""
+    code, _, err = ended(program.penstock("stop", program.name, "--address", program.address))
+    assert code == 0, err
+    numbers = program.numbers()
+    assert numbers == list(range(len(numbers)))
+    assert not survivors(program.name) and not list(left_places(program.name))
+
+
+def await_committed(program: Flowing, rows: int) -> None:
+    """Wait until more rows than these are in the output for good."""
+    until(lambda: len(program.numbers()) > rows)
+
+
+@pytest.mark.long("ten heads, a minute and a half; one head of each way stays")
+def test_ten_heads_are_killed_and_every_row_is_there_once(flowing: Flowing) -> None:
+    driver = flowing.start()
+    begun(flowing)
+    waits = []
+    for number in range(1, 11):
+        committed = len(flowing.numbers())
+        killed_s = time.monotonic()
+        (kill_by_signal if number % 2 else kill_by_ray)(find_head(flowing.name))
+        await_adoption(flowing, number)
+        read = flowing.read()
+        await_committed(flowing, max(committed, read))
+        waits.append(time.monotonic() - killed_s)
+    print(f"kill to next commit, s: {[round(wait, 1) for wait in waits]}")
+    assert max(waits) < 15
+    stop(flowing)
+    assert len(flowing.processes()) == 1
+    ended(driver)
+
+
+@pytest.mark.long("a driver, a head and a task manager; heads that are killed beside their drivers stay")
+def test_without_its_driver_a_new_task_manager_finds_the_modules_of_the_user(flowing: Flowing) -> None:
+    driver = flowing.start()
+    head = begun(flowing)
+    driver.kill()
+    ended(driver)
+    kill_by_signal(head)
+    await_adoption(flowing, 1)
+    (process,) = flowing.processes()
+    os.kill(int(process), signal.SIGKILL)
+    until(lambda: len(flowing.processes()) == 2)
+    read = flowing.read()
+    until(lambda: flowing.read() > read + 50)
+    stop(flowing)
+
+
+@pytest.mark.long("a minute without a head")
+def test_who_is_never_found_by_a_head_ends_and_leaves_nothing(flowing: Flowing, on_ray: RayCluster) -> None:
+    driver = flowing.start()
+    head = begun(flowing)
+    driver.kill()
+    ended(driver)
+    ray.kill(head._actor, no_restart=True)
+    read = flowing.read()
+    until(lambda: flowing.read() > read + 50)
+    assert survivors(flowing.name) and list(left_places(flowing.name))
+    until_s = time.monotonic() + ALONE_S + LEAVING_S
+    while survivors(flowing.name) or list(left_places(flowing.name)):
+        assert time.monotonic() < until_s
+        threading.Event().wait(1)
+    until(lambda: on_ray.task_managers() == [])
+    numbers = flowing.numbers()
+    assert numbers == list(range(len(numbers)))

@@ -117,7 +117,7 @@ def test_who_is_lost_behind_the_last_commit_takes_only_its_last_figures_along(tm
         return obey(name, order)
 
     session = Mock(spec=CheckpointSession)
-    session.stopped = None
+    session.stopped, session.committed_epoch = None, 0
     session.take_failure.return_value = None
 
     def commit() -> None:
