@@ -11,6 +11,8 @@ MEANINGS: Mapping[str, str] = {
     "job.loaded": "the checkpoint to go on from is chosen and verified",
     "job.sink.recovering": "a sink is about to be brought back to the checkpoint",
     "job.sink.recovered": "a sink was brought back to the checkpoint",
+    "job.sink.adopting": "a head that follows a lost one is about to let a sink take over writers that live",
+    "job.sinks_adopted": "all sinks have taken over writers that live; no task manager knows its new head",
     "job.sinks_recovered": "all sinks were brought back; no instance has state yet",
     "job.restored": "instances hold the state of the checkpoint; none has run",
     "job.running": "the life cycle knows that the attempt runs",

@@ -23,9 +23,12 @@ class JobNotices:
         self._warn = warn
         self._patience_s = restarts.start_timeout_ms / 1_000
         self._tries = RepeatedFailures()
+        self._is_adopted = False
 
     def begins(self, graph: ExecutionGraph, restored: RestoredState | None, strays: Sequence[str]) -> None:
-        """Say what the job begins with; ``strays`` are manifests that are none of its own."""
+        """Say what the job begins with, unless it was `adopted`; ``strays`` are manifests that are none of its own."""
+        if self._is_adopted:
+            return
         tries = self._tries.end(self._clock.monotonic_ns())
         if tries is not None:
             self._warn(f"STARTED: {self._job!r} could begin after {tries.lasted_ns / 1e9:.0f} s")
@@ -46,6 +49,7 @@ class JobNotices:
 
     def adopted(self, managers: int, attempt: int, epoch: int) -> None:
         """Say that instances of the run before go on, behind a checkpoint."""
+        self._is_adopted = True
         self._tries.end(self._clock.monotonic_ns())
         self._warn(
             f"ADOPTED: {self._job!r} goes on with {managers} task manager{'' if managers == 1 else 's'} of the run "
@@ -68,8 +72,10 @@ class JobNotices:
         elif self._patience_s:
             self._warn(f"NOT STARTED YET: {self._job!r} is tried again for {self._patience_s:g} s in all; {text}")
 
-    def restarted(self, what: str, where: str, error: BaseException) -> None:
-        """Say what began again, where, and after which error."""
+    def restarted(self, tasks: Sequence[str], epoch: int | None, error: BaseException) -> None:
+        """Say what began again (no ``tasks``: everything), from which checkpoint, and after which error."""
+        what = f"{', '.join(map(repr, tasks))}, while the rest ran on," if tasks else "the job"
+        where = "the beginning" if epoch is None else f"epoch {epoch}"
         tries = self._tries.end(self._clock.monotonic_ns())
         lasted = "" if tries is None else f"; it took {tries.lasted_ns / 1e9:.0f} s and {tries.count + 1} tries"
         self._warn(f"RESTARTED: {what} from {where}, after {type(error).__name__}: {error}{lasted}")

@@ -354,7 +354,7 @@ class RecoveringJob:
             else:
                 self._attempt.restore(tasks, start)
             failpoint("job.restored")
-            self._restored(tasks, restored, is_adopted=adopted is not None)
+            self._restored(tasks, restored)
             commands = self._life.on(js.Restored(self._clock.monotonic_ns()))
             failpoint("job.running")
         except (KeyboardInterrupt, SystemExit):
@@ -367,20 +367,16 @@ class RecoveringJob:
                 restored.close()
         return commands
 
-    def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None, *, is_adopted: bool) -> None:
+    def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = self._life.attempt - 1
-        if is_adopted:
-            return
         if not self._life.has_run:
             self._news.begins(self._graph, restored, self._storage.repository.strays())
             return
         self._region_restarts.update(region for region in self._regions if tasks is None or region <= tasks)
         names = [self._graph.name(task) for task in self._graph.tasks if tasks is not None and task.id in tasks]
-        what = "the job" if tasks is None else f"{', '.join(map(repr, names))}, while the rest ran on,"
-        where = "the beginning" if restored is None else f"epoch {restored.epoch}"
         assert self._life.error is not None
-        self._news.restarted(what, where, self._life.error)
+        self._news.restarted(names, self.restored_epoch, self._life.error)
         sentence = error_sentence(self._life.error) or ""
         self._tell(Restarted(tuple(names), self.restored_epoch, sentence))
 

@@ -12,9 +12,10 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.host_probe import SystemProbe
-from penstock.engine.executors.managers.host_process import ManagerSettings, NextHead
+from penstock.engine.executors.managers.host_process import ManagerSettings
 from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.manager_shell import ManagerShell
+from penstock.engine.executors.managers.next_heads import NextHead
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import TaskManager

@@ -2,11 +2,12 @@
 
 import os
 import socket
+import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
 
-from penstock.engine.executors.ray.outliving import leave_places
+from penstock.engine.executors.managers.next_heads import NextHead, NextHeads
 from penstock.engine.executors.ray.worker_home import WorkerHome
 from penstock.model.errors import WorkerLostError
 
@@ -33,8 +34,6 @@ class TaskManagerActor:
 
     def __init__(self, name: str) -> None:
         """Begin with nothing; ``name`` stands before what it prints."""
-        from penstock.engine.executors.managers.host_process import NextHeads
-
         self._name = name
         self._heads = NextHeads()
         self._settings: ActorSettings | None = None
@@ -53,6 +52,7 @@ class TaskManagerActor:
         """
         import ray
 
+        from penstock.engine.core.clock import SystemClock
         from penstock.engine.core.failpoint_settings import arm_from
         from penstock.engine.core.process_tuning import tune_process
         from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
@@ -90,7 +90,9 @@ class TaskManagerActor:
             ),
         )
         if settings.alone_s:
-            leave_places()
+            from penstock.engine.executors.ray.outliving import leave_places
+
+            leave_places(SystemClock(), threading.Event().wait)
             end_at_once()
 
     def follow(self, run: int, head: str) -> None:
@@ -99,8 +101,6 @@ class TaskManagerActor:
         Raises:
             WorkerLostError: there is nothing here to be led, or the head cannot be reached.
         """
-        from penstock.engine.executors.managers.host_process import NextHead
-
         if self._settings is None:
             raise WorkerLostError(f"{self._name} has not begun")
         other = NextHead(run, _connect(replace(self._settings, run=run, head=head)))

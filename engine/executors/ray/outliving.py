@@ -4,11 +4,11 @@ The names of places and actors begin with that of the job, whose head is a named
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.engine.core.contract import Clock
 from penstock.engine.executors.ray.cluster import NAMESPACE
 
 LAST_S = 10.0
@@ -93,10 +93,10 @@ def remove_left(job: str) -> None:
         remove_placement_group(group)
 
 
-def leave_places() -> None:
+def leave_places(clock: Clock, pause: Callable[[float], object]) -> None:
     """Give the places back if this task manager is the last one that has some of the group: its process ends.
 
-    Of those that end at once the one whose name comes first waits for the others.
+    Of those that end at once the one whose name comes first waits for the others; ``pause`` waits so many seconds.
     """
     import ray
     from ray.util.placement_group import get_current_placement_group, remove_placement_group
@@ -105,15 +105,15 @@ def leave_places() -> None:
     if mine is None or group is None:
         return
     places = mine.rpartition(", ")[0]
-    until_s = time.monotonic() + LAST_S
-    while time.monotonic() < until_s:
+    until_ns = clock.monotonic_ns() + int(LAST_S * 1e9)
+    while clock.monotonic_ns() < until_ns:
         living = sorted(name for name in _actors() if name.startswith(f"{places}, "))
         if living in ([], [mine]):
             remove_placement_group(group)
             return
         if living[0] != mine:
             return
-        time.sleep(_LOOK_S)
+        pause(_LOOK_S)
 
 
 def _title(job: str) -> str:
