@@ -103,6 +103,15 @@ class Reader(ABC):
         """
         return None
 
+    def appended(self) -> int | None:
+        """Return how many messages the partition has had so far, read or not, as an offset; None: not known.
+
+        Its growth is what the source is offered, by which load shedding judges whether a job keeps up. A reader that
+        makes rows at a rate of its own counts those that are due, one that makes as many as it is asked for those that
+        it has made. What is bounded is offered at no rate, and returns None. Called as `behind` is.
+        """
+        return None
+
     def close(self) -> None:
         """Release what was opened; called once, also after a failure."""
 

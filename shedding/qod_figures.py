@@ -125,7 +125,8 @@ def read_figures(snapshot: ClusterSnapshot, reading: FigureOptions, before: LagM
         min_req_cpu=accuracy.min_req_cpu(min_ac, cpu, c_ac),
         cpu_metric=measures.cpu_metric,
         age_s=age_s[row],
-        a_cpu=np.clip(all_cores - cpu_percent + t_cpu, 0.0, all_cores),
+        # What is not measured has no instance, and no room for one.
+        a_cpu=np.nan_to_num(np.clip(all_cores - cpu_percent + t_cpu, 0.0, all_cores)),
         unmeasured_tasks=unmeasured,
     )
 

@@ -51,8 +51,7 @@ class _SteadyReader(ps.Reader):
         source = self._source
         if source.rows_per_s == 0:
             return ps.NOTHING
-        due = (time.monotonic_ns() - self._begun_ns) * source.rows_per_s // 1_000_000_000
-        end = min(due if source.rows is None else min(due, source.rows), self._read + max_rows)
+        end = min(self._due(), self._read + max_rows)
         if end == self._read:
             if end == source.rows:
                 return ps.Read(ended=True)
@@ -67,3 +66,16 @@ class _SteadyReader(ps.Reader):
     def position(self) -> int:
         """Return the rows read."""
         return self._read
+
+    def behind(self) -> int:
+        """Return how many rows are due."""
+        return max(0, self._due() - self._read)
+
+    def appended(self) -> int | None:
+        """Return how many rows were due so far; of so many rows in all it does not matter."""
+        return self._due() if self._source.rows is None else None
+
+    def _due(self) -> int:
+        source = self._source
+        due = (time.monotonic_ns() - self._begun_ns) * source.rows_per_s // 1_000_000_000
+        return due if source.rows is None else min(due, source.rows)

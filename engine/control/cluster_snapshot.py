@@ -1,9 +1,9 @@
 """The metric contract filled from a job that runs: two readings of its counters make a snapshot.
 
 What is measured today: rows, times and CPU of instances and how long each has run, rows of edges, what waits, accesses
-to state, its sizes and budgets. None, as nobody measures it yet: latencies of rows, drops, logs' offsets, heap,
-network. Whoever runs the job says what its machines measured. Of an instance that was built anew between the readings
-no counts are known.
+to state, its sizes and budgets, of sources what their readers know of the logs. None, as nobody measures it yet:
+latencies of rows, drops, the largest lags within a window, heap, network. Whoever runs the job says what its machines
+measured. Of an instance that was built anew between the readings no counts are known.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +26,7 @@ from penstock.model.snapshot import (
     InstanceColumns,
     MachineColumns,
     OutputColumns,
+    PartitionColumns,
     QueryColumns,
     TaskColumns,
 )
@@ -81,6 +82,7 @@ def cluster_snapshot(
         # What each producer sent; nothing is dropped before it is counted, as there is no shedder yet.
         outputs=OutputColumns(*_exchanged(window, edges, lambda edge: edge.producer, lambda reading: reading.sent)),
         inputs=InputColumns(*_exchanged(window, edges, lambda edge: edge.consumer, lambda reading: reading.offered)),
+        partitions=_partitions(window),
     )
 
 
@@ -151,6 +153,19 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         get_ms=_unless_missing(np.divide(waited_ns / 1e6, accesses, np.full(len(task), np.nan), where=accesses > 0)),
         state_bytes=after.state_bytes,
         managed_bytes=_unless_missing(after.state_budget),
+    )
+
+
+def _partitions(window: CounterWindow) -> PartitionColumns:
+    """Return the logs of sources: of one whose end nobody knows, it is what was taken and what is known to wait."""
+    logs = window.after.logs
+    end = np.where(np.isnan(logs.appended), logs.consumed + logs.behind, logs.appended)
+    return PartitionColumns(
+        _ints(logs.instance.tolist()),
+        appended=_unless_missing(window.by_partition(lambda each: each.appended)),
+        consumed=_unless_missing(window.by_partition(lambda each: each.consumed)),
+        end_offset=_unless_missing(end),
+        position=_unless_missing(end - logs.behind),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engine.control.reading import Reading, TaskLayout
+from penstock.engine.control.reading import LogReadings, Reading, TaskLayout
 from penstock.model.columns import Bools, Floats
 from penstock.model.ids import OperatorId
 
@@ -46,6 +46,18 @@ class CounterWindow:
             _forwards((now - then) * scale[self.layout.first[self.layout.row[end]] :][: len(now)])
             for end, now, then in rows
         ]
+
+    def by_partition(self, counts: Callable[[LogReadings], Floats]) -> Floats:
+        """Return what was counted of each partition in the window, NaN of those that were not read all the while."""
+        after = self.after.logs
+        if self.before is None:
+            return np.full(len(after.name), np.nan)
+        before = self.before.logs
+        rows = {key: row for row, key in enumerate(zip(before.instance.tolist(), before.name, strict=True))}
+        keys = zip(after.instance.tolist(), after.name, strict=True)
+        then = np.array([rows.get(key, -1) for key in keys], np.int64)
+        earlier = np.append(counts(before), np.nan)[then]
+        return _forwards((counts(after) - earlier) * self._scale()[after.instance])
 
     def cpu_ns(self) -> Floats:
         """Return the CPU of each instance: that of its steps, and its share of what its process took beside them.

@@ -6,6 +6,7 @@ together.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,14 @@ INSTANCE_COLUMNS = (
 INSTANCES = pa.schema([("task", pa.int32()), ("number", pa.int32()), *((name, "f8") for name in INSTANCE_COLUMNS)])
 SENT = pa.schema([("edge", pa.int32()), ("number", pa.int32()), ("rows", "f8")])
 RECEIVED = pa.schema([("edge", pa.int32()), ("number", pa.int32()), ("rows", "f8"), ("waiting", "f8")])
+PARTITIONS = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("number", pa.int32()),
+        ("name", pa.string()),
+        *((name, "f8") for name in ("consumed", "behind", "appended")),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +57,15 @@ class PartReading:
 
     ``instances`` has a row for each, by the row of its task and its number; ``sent`` one for each edge and producer
     instance, ``received`` one for each edge and consumer instance: rows that have come, and those of them that wait.
-    Edges are those between tasks, in the order of `edges_between_tasks`.
+    Edges are those between tasks, in the order of `edges_between_tasks`. ``partitions`` has a row for each partition
+    of a source that has not ended: what was taken of it here, and what its reader knows of the log.
     """
 
     time_ns: int
     instances: pa.Table = field(repr=False)
     sent: pa.Table = field(repr=False)
     received: pa.Table = field(repr=False)
+    partitions: pa.Table = field(repr=False, default_factory=PARTITIONS.empty_table)
 
 
 def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
@@ -71,6 +82,7 @@ def read_part(build: Build, now_ns: int) -> PartReading:
     """Read what the instances here have counted; may be called from any thread, then counters may be a batch apart."""
     graph = build.graph
     rows: list[tuple[float, ...]] = []
+    logs: list[tuple[Any, ...]] = []
     for row, task in enumerate(graph.tasks):
         keeps_state = is_stateful(graph, task)
         # Counters and stores are those of the instances that are here, in their order.
@@ -79,6 +91,11 @@ def read_part(build: Build, now_ns: int) -> PartReading:
             stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
             held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
             rows.append((row, instance.index, *_counts(instance, now_ns), *_accesses(stores), held, records))
+            if instance.head is not None:
+                logs += [
+                    (row, instance.index, name, taken, _figure(behind), _figure(appended))
+                    for name, taken, behind, appended in instance.head.logs()
+                ]
     edges = edges_between_tasks(graph)
     sent = [
         (number, producer, rows_sent)
@@ -90,7 +107,8 @@ def read_part(build: Build, now_ns: int) -> PartReading:
         for number, edge in enumerate(edges)
         for consumer, counts in _received(build.receivers.get(edge, {})).items()
     ]
-    return PartReading(now_ns, _table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED))
+    tables = (_table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED), _table(logs, PARTITIONS))
+    return PartReading(now_ns, *tables)
 
 
 def encode_table(table: pa.Table) -> bytes:
@@ -124,6 +142,10 @@ def _counts(instance: Instance, now_ns: int) -> tuple[float, ...]:
     return float(not instance.done), *spent, NAN if cpu_ns is None else float(cpu_ns), queue_bytes
 
 
+def _figure(count: int | None) -> float:
+    return NAN if count is None else float(count)
+
+
 def _accesses(stores: Sequence[StateStore]) -> tuple[float, float, float]:
     counted = [count for store in stores if (count := store.accesses()) is not None]
     if not counted:
@@ -147,6 +169,6 @@ def _received(halves: Mapping[tuple[int, int], ReceivingHalf]) -> dict[int, tupl
     return counts
 
 
-def _table(rows: Sequence[tuple[float, ...]], schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     return pa.table([pa.array(column, item.type) for column, item in zip(columns, schema, strict=True)], schema)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.control.part_reading import (
     NAN,
+    PARTITIONS,
     PartReading,
     edges_between_tasks,
     figures,
@@ -33,6 +34,21 @@ HERE = "here"
 """The place of all instances of a job that runs in one process."""
 
 _ACTIVITIES = tuple(f"{activity.value}_ns" for activity in Activity)
+
+
+@dataclass(frozen=True, slots=True)
+class LogReadings:
+    """What is known of the partitions of sources, a row each: the row of the ``instance`` that reads it, its ``name``.
+
+    ``consumed`` since the instance began; ``behind`` waits, ``appended`` is the log's end (`Reader.behind`,
+    `Reader.appended`); NaN: not known.
+    """
+
+    instance: Numbers
+    name: tuple[str, ...]
+    consumed: Floats
+    behind: Floats
+    appended: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,7 @@ class Reading:
     offered: tuple[Floats, ...]
     key_groups: Numbers
     state_budget: Floats
+    logs: LogReadings
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -152,6 +169,7 @@ def merged_reading(
         tuple(sent),
         tuple(offered),
         *_budgets(graph, options),
+        _logs(figure, parts),
         process_cpu_ns or {},
     )
 
@@ -171,6 +189,15 @@ class _Scattered:
         for part in self._parts.values():
             values[self.rows(part.instances)] = figures(part.instances, name)
         return values
+
+
+def _logs(figure: _Scattered, parts: Mapping[str, PartReading]) -> LogReadings:
+    table = pa.concat_tables([PARTITIONS.empty_table(), *(part.partitions for part in parts.values())])
+    return LogReadings(
+        figure.rows(table),
+        tuple(table.column("name").to_pylist()),
+        *(figures(table, name) for name in ("consumed", "behind", "appended")),
+    )
 
 
 def _of_edge(

@@ -82,6 +82,23 @@ class SourceHead:
         behind = {item.name: item.reader.behind() for item in tuple(self._partitions)}
         return {name: messages for name, messages in behind.items() if messages is not None}
 
+    def logs(self) -> list[tuple[str, int, int | None, int | None]]:
+        """Return of each partition its name, the records taken, and its reader's `behind` and `appended`.
+
+        Those whose reader knows neither are left out. Of a source that has read all there is one row says so, with no
+        name. From any thread.
+        """
+        partitions = tuple(self._partitions)
+        if all(item.ended for item in partitions):
+            taken = sum(item.taken for item in partitions)
+            return [("", taken, 0, taken)]
+        logs = [
+            (item.name, item.taken, item.reader.behind(), item.reader.appended())
+            for item in partitions
+            if not item.ended
+        ]
+        return [log for log in logs if log[2:] != (None, None)]
+
     @property
     def ordered(self) -> bool:
         """True if the source is aligned with others by its event time."""

@@ -36,6 +36,7 @@ class SourceIntake:
             BadRecordError: the source's policy for bad records is ``fail``.
         """
         good = None
+        partition.taken += read.skipped + len(read.rejected) + (0 if read.rows is None else read.rows.num_rows)
         if read.rows is not None and read.rows.num_rows:
             good = self._normalised(partition, read.rows)
         if read.rejected:

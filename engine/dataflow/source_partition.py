@@ -43,6 +43,8 @@ class Partition:
     vain_reads: int = 0
     emptied: bool = False
     """What was read last is all there is for now."""
+    taken: int = 0
+    """Records read since it was opened, good and bad ones, and those that the source left out."""
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Let the reader, if it can, say when it has something: ``wake`` is called then, on any thread."""

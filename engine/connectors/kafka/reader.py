@@ -124,6 +124,10 @@ class KafkaReader(Reader):
             return None
         return max(0, (written if self._end is None else min(written, self._end)) - self._position.offset)
 
+    def appended(self) -> int | None:
+        """Return the offset of the next message that is written; of a bounded read it does not matter."""
+        return self._feed.written() if self._end is None else None
+
     def close(self) -> None:
         """Fetch no more."""
         self._messages, self._left = None, None

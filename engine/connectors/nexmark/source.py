@@ -82,6 +82,7 @@ class _NexmarkReader(Reader):
         self._total = rows_of_kind(config, kind)
         self._turn: int = partition if position is None else position[0]
         self._row: int = 0 if position is None else position[1]
+        self._made = 0
         self._start_turn()
 
     def read(self, max_rows: int) -> Read:
@@ -94,6 +95,7 @@ class _NexmarkReader(Reader):
         rows = max_rows if self._left is None else min(max_rows, self._left)
         batch = generate(self._config, self._kind, self._first + self._row, rows, self._columns)
         self._row += rows
+        self._made += rows
         if self._left is not None:
             self._left -= rows
         return Read(batch, ended=self._left == 0 and self._ended)
@@ -101,6 +103,14 @@ class _NexmarkReader(Reader):
     def position(self) -> list[int]:
         """Return turn and row."""
         return [self._turn, self._row]
+
+    def behind(self) -> int | None:
+        """Return 0 for an endless stream: events are made when they are asked for."""
+        return None if self._config.events is not None else 0
+
+    def appended(self) -> int | None:
+        """Return how many events of an endless stream were made."""
+        return None if self._config.events is not None else self._made
 
     def _start_turn(self) -> None:
         """Look up the rows of a turn; alone, one partition has a single turn of all rows."""

@@ -282,6 +282,7 @@ class Readings(Message, frozen=True):
     instances: bytes = b""
     sent: bytes = b""
     received: bytes = b""
+    partitions: bytes = b""
 
 
 class Status(Message, frozen=True):

@@ -15,14 +15,15 @@ def read_all(probe: Probe, hosted: HostedInstances | None, now_ns: int) -> ms.Re
     if hosted is None:
         return ms.Readings(machine)
     part = read_part(hosted.build, now_ns)
-    return ms.Readings(machine, encode_table(part.instances), encode_table(part.sent), encode_table(part.received))
+    tables = (part.instances, part.sent, part.received, part.partitions)
+    return ms.Readings(machine, *map(encode_table, tables))
 
 
 def part_of(readings: ms.Readings) -> PartReading | None:
     """Return what was read of instances, at the time of the machine's reading; None: there were none."""
     if not readings.instances:
         return None
-    tables = map(decode_table, (readings.instances, readings.sent, readings.received))
+    tables = map(decode_table, (readings.instances, readings.sent, readings.received, readings.partitions))
     return PartReading(readings.machine.time_ns, *tables)
 
 

@@ -8,7 +8,14 @@ import pyarrow as pa
 import penstock as ps
 from penstock.engine.control.job_control import JobControl, JobPlaces
 from penstock.engine.control.machine_load import MachineReading
-from penstock.engine.control.part_reading import INSTANCE_COLUMNS, INSTANCES, RECEIVED, SENT, PartReading
+from penstock.engine.control.part_reading import (
+    INSTANCE_COLUMNS,
+    INSTANCES,
+    PARTITIONS,
+    RECEIVED,
+    SENT,
+    PartReading,
+)
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 
@@ -34,12 +41,26 @@ def machine(
     return MachineReading(int(time_s * 1e9), host, cores, int(cpu_s * 1e9), busy_ns, 1 << 20)
 
 
-def part(time_s: float, rows: Mapping[tuple[int, int], Mapping[str, float]]) -> PartReading:
-    """Return what was read of instances, by the row of their task and number; figures that are not given are 0."""
+Log = tuple[float, float, float]
+"""Of a partition: what was consumed, what is behind, what was appended."""
+
+
+def part(
+    time_s: float,
+    rows: Mapping[tuple[int, int], Mapping[str, float]],
+    logs: Mapping[tuple[int, int], Log] | None = None,
+) -> PartReading:
+    """Return what was read of instances, by the row of their task and number; figures that are not given are 0.
+
+    ``logs`` are of the one partition that each reads.
+    """
     columns: dict[str, list[Any]] = {"task": [task for task, _ in rows], "number": [number for _, number in rows]}
     for name in INSTANCE_COLUMNS:
         columns[name] = [float(figures.get(name, 0.0)) for figures in rows.values()]
-    return PartReading(int(time_s * 1e9), pa.table(columns, INSTANCES), SENT.empty_table(), RECEIVED.empty_table())
+    read = [(*instance, "0", *log) for instance, log in (logs or {}).items()]
+    partitions = pa.table([pa.array(values) for values in zip(*read, strict=True)], PARTITIONS) if read else None
+    tables = (pa.table(columns, INSTANCES), SENT.empty_table(), RECEIVED.empty_table())
+    return PartReading(int(time_s * 1e9), *tables, partitions or PARTITIONS.empty_table())
 
 
 def ran(seconds: float, cpu_s: float, rows: float = 100.0) -> Mapping[str, float]:

@@ -37,7 +37,7 @@ def test_halves_of_a_job_that_were_sent_make_up_the_whole(tmp_path: Path) -> Non
             whole.time_ns,
             *(
                 decode_table(encode_table(half(table, number)))
-                for table in (whole.instances, whole.sent, whole.received)
+                for table in (whole.instances, whole.sent, whole.received, whole.partitions)
             ),
         )
         for number, name in enumerate(MANAGERS)

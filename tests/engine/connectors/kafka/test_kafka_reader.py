@@ -245,6 +245,7 @@ def test_what_waits_is_counted_up_to_what_is_written_or_the_end(
         end=end,
     )
     assert found.behind() == behind
+    assert found.appended() == (written if end is None else None)
 
 
 def test_the_reader_says_what_the_decoder_has_noticed() -> None:
