@@ -13,6 +13,7 @@ PenstockError
 │   └── InUseError         another run that lives has the checkpoints or the output: wait, stop it, or take over
 ├── RetryableError         the outside world failed; trying again may help
 │   ├── WorkerLostError    whatever ran a part of the job is gone
+│   │   └── WorkerLeftError  it goes as it was told to, which counts as no failure
 │   └── StateIoError       the disk below keyed state failed or is full; restart from the checkpoint
 ├── FatalError             the job cannot go on (a budget, a lost guarantee)
 │   ├── FencedError        another run has taken over; this one ends
@@ -86,6 +87,10 @@ class RetryableError(PenstockError, Sentence):
 
 class WorkerLostError(RetryableError):
     """Whatever ran a part of the job is gone: killed, crashed or out of reach."""
+
+
+class WorkerLeftError(WorkerLostError):
+    """Whatever ran a part of the job goes, as it was told to: that part begins elsewhere, and nothing has failed."""
 
 
 class StateIoError(RetryableError):

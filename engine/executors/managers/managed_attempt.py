@@ -18,6 +18,7 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import adopt_order, cuts_of, start_behind
 from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
+from penstock.engine.executors.managers.departures import Departures, see_off
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
@@ -33,7 +34,7 @@ from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.model.errors import WorkerLostError
+from penstock.model.errors import PenstockError, WorkerLeftError, WorkerLostError
 from penstock.model.ids import TaskId
 from penstock.state.checkpoints.manifest import encode_manifest
 
@@ -71,6 +72,7 @@ class ManagedAttempt(Attempt):
         self.at_end = False
         self._deployments = Deployments(plan.graph, head, context.clock, self._take)
         self._struck: deque[Struck] = deque()
+        self._departures = Departures()
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
         rests = context.checkpoints is not None and options.host.keeps
@@ -114,6 +116,7 @@ class ManagedAttempt(Attempt):
                 # Once the last checkpoint is committed nothing can strike the job any more.
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck
+            self._see_off()
             if self._struck:
                 return self._struck.popleft()
             if self._checkpoints is None and self._deployments.have_ended:
@@ -222,6 +225,7 @@ class ManagedAttempt(Attempt):
         return {name: place for deployment in self._deployments for name, place in deployment.places.items()}
 
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
+        self._see_off()
         managers = self._head.await_managers(self._take)
         others_run = len(self._deployments) > 0
         if start.restored is not None:
@@ -346,10 +350,14 @@ class ManagedAttempt(Attempt):
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")
         self._deployments.lose(lost.manager, error)
+        self._strike(lost.manager, error)
+
+    def _strike(self, manager: str, error: PenstockError) -> None:
+        """Let what a task manager hosts begin anew."""
         for deployment in self._deployments:
-            if lost.manager in deployment.managers:
+            if manager in deployment.managers:
                 deployment.lost_link = None
-                self._struck.append(Struck(error, tasks_at(self._plan.graph, deployment.places, lost.manager)))
+                self._struck.append(Struck(error, tasks_at(self._plan.graph, deployment.places, manager)))
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
@@ -360,6 +368,12 @@ class ManagedAttempt(Attempt):
             self._committed_epoch = checkpoints.committed_epoch
             self._deployments.committed(self._committed_epoch)
         return struck_by_commit(checkpoints, self._plan.graph)
+
+    def _see_off(self) -> None:
+        """Let task managers go that were told to end, behind a checkpoint if they host anything."""
+        hosting, now_ns = self._deployments.managers, self._clock.monotonic_ns()
+        for manager in see_off(self._departures, self._head.pool, self._checkpoints, hosting, now_ns):
+            self._strike(manager, WorkerLeftError(f"{place_phrase(manager)} leaves, as it was told to end"))
 
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""

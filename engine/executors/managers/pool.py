@@ -7,7 +7,7 @@ it; what comes from other threads waits until that one asks.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.executors.managers import messages as ms
@@ -15,6 +15,7 @@ from penstock.engine.executors.managers.control_plane import OnClosed, OnMessage
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
+from penstock.engine.executors.managers.pool_ports import End, Launcher, Plane
 from penstock.engine.executors.managers.watch import Dead, ManagerSigns, ManagerWatch, Stuck, WellAgain
 from penstock.model.errors import RetryableError
 
@@ -33,56 +34,11 @@ ENDED_WITHIN_S = 0.5
 LEAVE_NS = 5_000_000_000
 """How long a task manager stays that was told to end, since its head may have been told so, too, and ends in order."""
 
+LEAVE_BEHIND_CHECKPOINT_NS = 60_000_000_000
+"""How long one stays at most for a checkpoint, behind which what it hosts begins elsewhere."""
+
 GRACE_S = 2.0
 """How long the end waits for processes that were told to leave."""
-
-
-End = TypeVar("End")
-"""This side's end of a control link, as a launcher hands it over: a socket, or the future of one."""
-
-NewEnd = TypeVar("NewEnd", covariant=True)
-TakenEnd = TypeVar("TakenEnd", contravariant=True)
-
-
-class Launcher(Protocol[NewEnd]):
-    """Starts, watches and ends the processes of task managers."""
-
-    def start(self, name: str) -> NewEnd:
-        """Start one; return this side's end of its control link."""
-
-    def survivors(self) -> Mapping[str, NewEnd]:
-        """Reach those that have outlived the head before: return this side's ends of control links to them, by name."""
-
-    def ended(self, name: str, patience_s: float = 0.0) -> str | None:
-        """Return how it has ended, in words; None: it lives, or did not end within so many seconds."""
-
-    def cpu_ns(self, name: str) -> int | None:
-        """Return the time that it has used on any core; None if it cannot be seen."""
-
-    def forget(self, name: str) -> None:
-        """Let go of one, which is killed if it lives."""
-
-    def close(self, grace_s: float) -> None:
-        """End all; those that do not end themselves in time are killed."""
-
-
-class Plane(Protocol[TakenEnd]):
-    """Control links by the name of their other end; see `ControlPlane`."""
-
-    def add(self, end: TakenEnd, ends: Ends, /) -> None:
-        """Take over an end; it is closed with its link."""
-
-    def send(self, there: str, body: bytes) -> None:
-        """Send a message; one to a link that is gone goes nowhere."""
-
-    def heard_ns(self, there: str) -> int | None:
-        """Return when the other end of a link was last heard, None if the link is gone."""
-
-    def remove(self, there: str) -> None:
-        """Close a link."""
-
-    def close(self) -> None:
-        """Close all, once what was sent has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +64,12 @@ News = Said | Lost | Stuck | WellAgain
 class _Member:
     state: ManagerState
     address: str = ""
+    told_ns: int | None = None
+    """When it was told to end."""
     leave_ns: int | None = None
     """When it is let go that was told to end."""
+    is_released: bool = False
+    """It was told that it may go."""
 
 
 class ManagerPool(Generic[End]):
@@ -183,11 +143,34 @@ class ManagerPool(Generic[End]):
 
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
-        return [name for name, member in self._members.items() if member.state not in _UNUSABLE]
+        return [
+            name for name, member in self._members.items() if member.state not in _UNUSABLE and not self._leaves(member)
+        ]
 
     def awaited(self) -> int:
-        """Return how many have been started and may yet join."""
-        return sum(member.state is ManagerState.STARTED for member in self._members.values())
+        """Return how many may yet join: those that have been started, and who follow those that leave."""
+        return sum(member.state is ManagerState.STARTED or self._leaves(member) for member in self._members.values())
+
+    def leaving(self) -> Mapping[str, int]:
+        """Return when those were told to end that were not released yet; none while the job ends itself."""
+        return {
+            name: member.told_ns
+            for name, member in self._members.items()
+            if member.told_ns is not None and not member.is_released and not self._is_stopping
+        }
+
+    def keep_for_checkpoint(self, name: str) -> None:
+        """Let one stay that was told to end, for what it hosts begins elsewhere behind a checkpoint."""
+        member = self._members.get(name)
+        if member is not None and member.told_ns is not None:
+            member.leave_ns = member.told_ns + LEAVE_BEHIND_CHECKPOINT_NS
+
+    def release(self, name: str) -> None:
+        """Let one go that was told to end, and hosts nothing."""
+        member = self._members.get(name)
+        if member is not None and not member.is_released:
+            member.is_released, member.leave_ns = True, self._clock.monotonic_ns() + LEAVE_NS
+            self._plane.send(name, ms.encode(ms.Leave()))
 
     def has(self, name: str) -> bool:
         """Return whether one was started and is not lost."""
@@ -286,13 +269,17 @@ class ManagerPool(Generic[End]):
             case ms.SetupFailed():
                 self._failure = message.failure
             case ms.LeaveAsked():
-                member.leave_ns = self._clock.monotonic_ns() + LEAVE_NS
+                member.told_ns = self._clock.monotonic_ns()
+                member.leave_ns = member.told_ns + LEAVE_NS
             case ms.StuckInStep() | ms.OutOfStep():
                 self._watch.hear(name, message, self._clock.monotonic_ns())
             case ms.TakenDown(tasks=None) if may_follow(member.state, ManagerEvent.TAKEN_DOWN):
                 member.state = after(member.state, ManagerEvent.TAKEN_DOWN)
             case _:
                 pass
+
+    def _leaves(self, member: _Member) -> bool:
+        return member.told_ns is not None and not self._is_stopping
 
     def _take_lost(self) -> Iterator[Lost]:
         while self._lost:
@@ -334,11 +321,11 @@ class ManagerPool(Generic[End]):
         return member
 
     def _lose(self, name: str, reason: str) -> None:
-        self._lost.append(Lost(name, reason))
         member = self._drop(name)
+        self._lost.append(Lost(name, "it has left, as it was told to end" if member.is_released else reason))
         if member.state is ManagerState.OUTLIVING:
             return
-        if member.state is ManagerState.STARTED:
+        if member.state is ManagerState.STARTED and not member.is_released:
             self._stillborn += 1
         if self._start_again_ns is not None:
             return

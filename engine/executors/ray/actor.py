@@ -45,11 +45,14 @@ class TaskManagerActor:
         """Do what the head says until it lets this one go.
 
         The process ends at once when the link to the head does: nothing that it still does could count. If it may live
-        alone it does so, for a head that follows, and ends when none has come.
+        alone it does so, for a head that follows, and ends when none has come. A SIGTERM is passed to the head, as of a
+        process that the head has started, and so is the notice that its node is drained.
 
         Raises:
             WorkerLostError: the head cannot be reached.
         """
+        import signal
+
         import ray
 
         from penstock.engine.core.clock import SystemClock
@@ -58,8 +61,11 @@ class TaskManagerActor:
         from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
         from penstock.engine.executors.managers.process_name import set_process_name
+        from penstock.engine.executors.ray.node_drain import DrainWatch
         from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 
+        leave = LeaveOrder()
+        signal.signal(signal.SIGTERM, lambda number, frame: leave.give())
         set_process_name(f"penstock {settings.name}")
         hold_libraries_to_one_core()
         # They import what the line above must come before.
@@ -74,13 +80,14 @@ class TaskManagerActor:
         host = ray.util.get_node_ip_address()
         check = partial(settings.home.check, host)
         files = tls_files_here(os.environ)
+        drained = DrainWatch(ray.get_runtime_context().get_node_id(), leave.give)
         serve(
             end,
             ManagerSettings(
                 settings.name,
                 settings.job,
                 settings.run,
-                LeaveOrder(),
+                leave,
                 end_at_once,
                 host,
                 check,
@@ -89,6 +96,7 @@ class TaskManagerActor:
                 heads=self._heads,
             ),
         )
+        drained.close()
         if settings.alone_s:
             from penstock.engine.executors.ray.outliving import leave_places
 

@@ -64,6 +64,7 @@ class Cluster:
         self._is_other_run = False
         self._freezes = world.dice.between(0, 3) if world.faults.delay else 0
         self._breaks = world.dice.between(0, 2) if world.faults.cut else 0
+        self._departures = world.dice.between(0, 2) if world.faults.crash else 0
         self.local_background = SimulatedBackground(world.clock, world.dice)
 
     def lose_head(self) -> None:
@@ -251,13 +252,18 @@ class Cluster:
         self._world.history.detail(act())
 
     def _go_wrong(self) -> None:
-        """Kill or freeze a process, or break a link, now and then."""
+        """Kill or freeze a process, tell one to end, or break a link, now and then."""
         world, dice = self._world, self._world.dice
         living = [manager for manager in self._managers.values() if manager.ended is None]
         if living and world.fate.strikes(3.0):
             self._kill(dice.choose(living).name)
         if self._plane is not None and world.fate.strikes(0.5):
             world.fate.end_process("between two turns")
+        if self._departures and living and dice.chance(2.0 / world.turns):
+            self._departures -= 1
+            name = dice.choose(living).name
+            world.history.event(f"FAULT {name} is told to end")
+            self._say(name, ms.LeaveAsked())
         if self._freezes and dice.chance(2.0 / world.turns):
             self._freezes -= 1
             asleep_ns = dice.below(30_000_000_000 if dice.chance(0.3) else 3_000_000_000)

@@ -80,6 +80,37 @@ def test_task_managers_may_be_killed_one_or_both(job: MeteredJob) -> None:
     assert metrics.checkpoints is not None and metrics.checkpoints.restarts >= 2
 
 
+def test_one_that_is_told_to_end_goes_behind_a_checkpoint_and_that_is_no_failure(job: MeteredJob) -> None:
+    job.give(1_000)
+    # No failure is borne, and no checkpoint is due.
+    handle = job.start(parallelism=2, restarts=0, **PROCESSES)
+    read(handle, 1_000)
+    leaves = task_managers()[0]
+    leaves.terminate()
+    committed(job, handle, 1_000)
+    until(lambda: not leaves.is_running() and len(task_managers()) == 2, handle)
+    job.give(ROWS)
+    metrics = handle.wait()
+    job.check()
+    assert metrics.source_rows == PARTITIONS * ROWS
+    assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 1
+
+
+@pytest.mark.long("all are told at once; one is in the test above")
+def test_all_may_be_told_to_end(job: MeteredJob) -> None:
+    job.give(1_000)
+    handle = job.start(parallelism=2, restarts=0, **PROCESSES)
+    read(handle, 1_000)
+    leave = task_managers()
+    for process in leave:
+        process.terminate()
+    committed(job, handle, 1_000)
+    until(lambda: len(task_managers()) == 2 and not any(process in task_managers() for process in leave), handle)
+    job.give(ROWS)
+    assert handle.wait().source_rows == PARTITIONS * ROWS
+    job.check()
+
+
 @pytest.mark.long("a dozen kills at any moment; two stand in test_task_managers_may_be_killed_one_or_both")
 @pytest.mark.parametrize("options", [PROCESSES, {**TCP, **SMALL}], ids=["ring", "tcp, small"])
 def test_task_managers_may_be_killed_at_any_moment(job: MeteredJob, options: Mapping[str, Any]) -> None:

@@ -47,7 +47,15 @@ def test_every_seed_puts_out_what_the_undisturbed_run_does(name):
 
 def test_the_seeds_kill_freeze_and_replace_on_either_side():
     told = "\n".join(line for name in PIPELINES for result in few(name) for line in result.story)
-    for fault in ("tm-0 is killed", "is frozen for", "the head is killed", "power loss", "breaks", "RESTARTED"):
+    for fault in (
+        "tm-0 is killed",
+        "is frozen for",
+        "the head is killed",
+        "power loss",
+        "breaks",
+        "RESTARTED",
+        "WorkerLeft",
+    ):
         assert fault in told
 
 
