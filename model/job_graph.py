@@ -187,7 +187,7 @@ class OperatorNode:
     """An operator of the job graph: its spec, inputs and the schema of each output.
 
     ``name`` is the stable identity; ``named`` says whether the user chose it. ``where`` is the user's file:line.
-    ``parallelism`` None means the job's.
+    ``parallelism`` None means the job's. ``resources`` are what each instance needs beyond a core, by Ray's names.
     """
 
     id: OperatorId
@@ -198,6 +198,7 @@ class OperatorNode:
     named: bool = False
     parallelism: int | None = None
     where: str = ""
+    resources: tuple[tuple[str, float], ...] = ()
 
     @property
     def kind(self) -> str:

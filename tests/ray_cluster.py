@@ -14,13 +14,16 @@ from penstock.engine.executors.ray.actor import TaskManagerActor
 CPUS = 6
 """More than the machine has, perhaps: Ray counts them, and gives none."""
 
+LENSES = 2
+"""How many of a resource there are that tests ask for by this name."""
+
 _PIPE = subprocess.PIPE
 
 _KEEPER = f"""
 import sys
 import ray
-ray.init(address="local", num_cpus={CPUS}, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-         object_store_memory=80 << 20)
+ray.init(address="local", num_cpus={CPUS}, resources={{"lens": {LENSES}}}, include_dashboard=False,
+         log_to_driver=False, logging_level="ERROR", object_store_memory=80 << 20)
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 ray.shutdown()

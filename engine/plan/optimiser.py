@@ -71,7 +71,7 @@ def _lowered(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
         return None
     if graph.is_read(node.id, DEAD_LETTER):
         return None
-    if node.parallelism != below.parallelism or below.inputs[0].exchange or node.inputs[0].exchange:
+    if _runs_elsewhere(node, below) or below.inputs[0].exchange or node.inputs[0].exchange:
         return None
     mapping = dict(below.spec.columns)
     if any(column_name(mapping[name]) is None for name in columns_of(node.spec.predicate)):
@@ -102,7 +102,7 @@ def _joined(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     spec = below.spec
     if not isinstance(spec, JoinSpec) or spec.one_side is None or len(graph.consumers(below.id)) != 1:
         return None
-    if node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
+    if _runs_elsewhere(node, below) or graph.is_read(node.id, DEAD_LETTER):
         return None
     mapping = {name: col(column) for name, side, column in spec.output if side == spec.one_side}
     predicate = node.spec.predicate
@@ -129,7 +129,7 @@ def _merged(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     below = graph[node.inputs[0].operator]
     if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
         return None
-    if below.named or node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
+    if below.named or _runs_elsewhere(node, below) or graph.is_read(node.id, DEAD_LETTER):
         return None
     mapping = dict(below.spec.columns)
     uses = [name for _, expression in node.spec.columns for name in column_uses(expression)]
@@ -175,7 +175,7 @@ def _fused(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     above = consumers[0][0]
     if not isinstance(above.spec, ProjectSpec) or above.inputs[0].exchange or above.spec.where is not None:
         return None
-    if above.parallelism != node.parallelism or _reads_letters(graph, above):
+    if _runs_elsewhere(above, node) or _reads_letters(graph, above):
         return None
     spec = replace(above.spec, where=node.spec.predicate)
     return _in_place_of(graph, node, replace(above, spec=spec, inputs=node.inputs))
@@ -186,6 +186,11 @@ def _in_place_of(graph: JobGraph, replaced: OperatorNode, changed: OperatorNode)
     return JobGraph(
         {key: changed if key == changed.id else node for key, node in graph.operators.items() if key != replaced.id}
     )
+
+
+def _runs_elsewhere(node: OperatorNode, other: OperatorNode) -> bool:
+    """Return whether an operator has other instances than another one."""
+    return (node.parallelism, node.resources) != (other.parallelism, other.resources)
 
 
 def _reads_letters(graph: JobGraph, node: OperatorNode) -> bool:

@@ -7,6 +7,7 @@ import dataclasses
 import reprlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
@@ -63,6 +64,35 @@ def check_accuracy(value: object) -> float:
             f"a minimum accuracy is a number between 0 and 1, not {shown(value)}; write with_min_accuracy(0.9)"
         )
     return float(value)
+
+
+RESERVED = ("CPU", "GPU", "memory", "object_store_memory")
+"""Names of resources that Ray has itself."""
+
+
+def check_resources(num_gpus: float, custom: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    """Return what each instance of an operator needs, by Ray's names.
+
+    Raises:
+        OptionError: an amount is not above 0, or above 1 and not whole; a name is one of Ray's own; there is nothing.
+    """
+    asked = ({"GPU": num_gpus} if num_gpus != 0 else {}) | dict(custom or {})
+    for name in custom or {}:
+        if not isinstance(name, str) or not name or name in RESERVED:
+            raise OptionError(
+                f"custom resources have names of your own, not {shown(name)}; each instance has a core, and "
+                "num_gpus says how many GPUs it needs"
+            )
+    for name, amount in asked.items():
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool) and isfinite(amount)
+        if not is_number or amount <= 0 or (amount > 1 and amount != int(amount)):
+            raise OptionError(
+                f"an instance needs a part of one {name}, or a whole number of them, not {shown(amount)}; write "
+                "resources(num_gpus=1) or resources(custom={'tpu': 4})"
+            )
+    if not asked:
+        raise OptionError("resources() says what each instance needs; write resources(num_gpus=1)")
+    return tuple(sorted((name, float(amount)) for name, amount in asked.items()))
 
 
 def check_priority(value: object) -> int:

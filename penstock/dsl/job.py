@@ -25,6 +25,7 @@ from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
 from penstock.engine.plan.planner import plan
+from penstock.engine.plan.resources import refuse_in_caller, refuse_resources
 from penstock.engine.plan.schemas import output_schemas
 from penstock.http_api.endpoints import Endpoint, open_endpoint
 from penstock.model.errors import PlanError
@@ -38,7 +39,7 @@ from penstock.runs.executors import attempts_of, embedded_options, with_task_man
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
 from penstock.runs.job_start import check_recoverable, end_of_input_of, ready_job
-from penstock.runs.run_options import EMBEDDED, RunOptions, make_options
+from penstock.runs.run_options import EMBEDDED, RAY, RunOptions, make_options
 
 RunningJob = PlainJob | RecoveringJob | RemoteJob
 """A job that was made ready to run."""
@@ -251,6 +252,10 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
 
 def _job_plan(job: Job, options: RunOptions) -> JobPlan:
     planned = job.plan(options.instances, apart=options.executor != EMBEDDED)
+    if options.executor == RAY:
+        refuse_in_caller(planned)
+    else:
+        refuse_resources(planned, options.executor)
     return JobPlan(options.name, planned, options.loop, options.job_directory)
 
 

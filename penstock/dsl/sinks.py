@@ -7,7 +7,7 @@ from typing import Any, Self, TextIO
 
 import pyarrow as pa
 
-from penstock.dsl.arguments import check_accuracy, check_function, check_priority
+from penstock.dsl.arguments import check_accuracy, check_function, check_priority, check_resources
 from penstock.dsl.job import Job
 from penstock.dsl.kafka_sinks import MessageColumns, kafka_sink
 from penstock.engine.connectors.files.sinks import CsvSink, JsonLinesSink, ParquetSink
@@ -47,6 +47,18 @@ class SinkHandle:
         """
         check_count("parallelism", instances)
         self.job.change(self._operator, parallelism=instances)
+        return self
+
+    def resources(self, *, num_gpus: float = 0, custom: Mapping[str, float] | None = None) -> Self:
+        """Write only where each instance has so many GPUs, and of ``custom`` resources so much.
+
+        The names of those are the ones that the nodes of a Ray cluster were started with. Whatever is in one task with
+        the sink runs there as well. Only task managers on Ray can have any of it.
+
+        Raises:
+            OptionError: an amount is not above 0, or above 1 and not whole.
+        """
+        self.job.change(self._operator, resources=check_resources(num_gpus, custom))
         return self
 
     def with_min_accuracy(self, accuracy: float) -> Self:

@@ -14,6 +14,7 @@ from penstock.dsl.arguments import (
     Order,
     check_condition,
     check_function,
+    check_resources,
     keywords,
     refusal,
     return_annotation,
@@ -94,6 +95,18 @@ class Stream(Writes, Picture, Joins, NameHints):
         """
         check_count("parallelism", instances)
         self.job.change(self._operator, parallelism=instances)
+        return self
+
+    def resources(self, *, num_gpus: float = 0, custom: Mapping[str, float] | None = None) -> "Stream":
+        """Run the last operator only where each instance has so many GPUs, and of ``custom`` resources so much.
+
+        The names of those are the ones that the nodes of a Ray cluster were started with. Whatever is in one task with
+        the operator runs there as well. Only task managers on Ray can have any of it.
+
+        Raises:
+            OptionError: an amount is not above 0, or above 1 and not whole.
+        """
+        self.job.change(self._operator, resources=check_resources(num_gpus, custom))
         return self
 
     def rebalance(self) -> "Stream":

@@ -1,11 +1,13 @@
 """Words for operators and edges of a plan, for the tree, Mermaid, SVG and JSON."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from penstock.engine.operators.descriptions import Words, expression_text
 from penstock.engine.operators.descriptor import Partitioning
 from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.plan.resources import resources_phrase
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import MAIN, OperatorNode
@@ -16,7 +18,10 @@ GENERATED = "*"
 
 def words(node: OperatorNode) -> Words:
     """Describe an operator."""
-    return descriptor_of(node.spec).words(node.spec, node)
+    described = descriptor_of(node.spec).words(node.spec, node)
+    if not node.resources:
+        return described
+    return replace(described, details=(*described.details, ("needs", resources_phrase(node.resources))))
 
 
 def display_name(node: OperatorNode) -> str:

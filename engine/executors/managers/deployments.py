@@ -235,7 +235,7 @@ class Deployments:
 
     def _choose(self, tasks: frozenset[TaskId]) -> Places:
         """Return the places of instances of some tasks that are not free, or that were chosen by what was measured."""
-        fixed = at_caller(self._graph, tasks)
+        fixed = {**at_caller(self._graph, tasks), **self._head.at_ranks(tasks)}
         job = self._head.places({**self.places(), **fixed})
         return {**fixed, **self._head.control.place(job, self._clock.monotonic_ns())}
 

@@ -4,7 +4,7 @@ It outlives attempts: task managers that live are given instances again. One thr
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.managers.manager_parts import MakeParts, parts_here
+from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, place_phrase
@@ -30,6 +31,7 @@ from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.errors import WorkerLostError
+from penstock.model.ids import TaskId
 
 ANSWER_S = 15.0
 """How long task managers that have outlived a head are awaited."""
@@ -65,7 +67,8 @@ class HeadParts:
 
     ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process. What
     controllers see and decide goes to the file ``action_log``, if it is there; ``warn`` takes what the user is told.
-    With ``waits`` no task manager is started before `Head.begin`.
+    ``ranks`` says which task managers have what instances need, if any needs something. With ``waits`` no task manager
+    is started before `Head.begin`.
     """
 
     plan: JobPlan
@@ -78,6 +81,7 @@ class HeadParts:
     action_log: Path | None = None
     warn: Callable[[str], None] = print
     waits: bool = False
+    ranks: ManagerRanks | None = None
 
 
 class Head(AbstractContextManager["Head"]):
@@ -88,6 +92,7 @@ class Head(AbstractContextManager["Head"]):
         self.plan = parts.plan
         self._clock = parts.clock
         self._waiter = parts.waiter
+        self._ranks = parts.ranks
         self._links: LinkSet[int] = LinkSet()
         self._deployments = 0
         self._from_caller: deque[ms.ToHead] = deque()
@@ -164,7 +169,7 @@ class Head(AbstractContextManager["Head"]):
     def await_managers(self, take: Callable[[News], None]) -> Sequence[str]:
         """Return the names of the task managers that live, at a first start all that come up within `JOIN_S`.
 
-        ``take`` is told the news meanwhile.
+        Those that have what instances need are among them. ``take`` is told the news meanwhile.
 
         Raises:
             PenstockError: they could not make anything of the job.
@@ -174,7 +179,7 @@ class Head(AbstractContextManager["Head"]):
         observed = ObservedTime(self._clock.monotonic_ns())
         first = not self.pool.live()
         lost: list[str] = []
-        while not self.pool.live() or (first and self.pool.awaited()):
+        while not self._are_enough() or (first and self.pool.awaited()):
             for news in self.news():
                 if isinstance(news, Lost):
                     lost.append(news.reason)
@@ -182,15 +187,27 @@ class Head(AbstractContextManager["Head"]):
             failure = self.pool.take_failure()
             if failure is not None:
                 raise error_of(failure, "a task manager")
-            if not self.pool.awaited() and not self.pool.live():
-                raise WorkerLostError(f"no task manager came up: {'; '.join(lost) or 'none was started'}")
+            if not self.pool.awaited() and not self._are_enough():
+                raise WorkerLostError(f"{self._lack()} came up: {'; '.join(lost) or 'none was started'}")
             observed.look(self._clock.monotonic_ns())
             if observed.now_ns > JOIN_S * 1e9:
-                if self.pool.live():
+                if self._are_enough():
                     break
-                raise WorkerLostError(f"no task manager came up in {JOIN_S:.0f} s")
+                raise WorkerLostError(f"{self._lack()} came up in {JOIN_S:.0f} s")
             self._waiter.wait(LONGEST_WAIT_S)
         return self.pool.live()
+
+    def at_ranks(self, tasks: Collection[TaskId]) -> Places:
+        """Return the places of the instances of some tasks that need what only certain task managers have."""
+        return {} if self._ranks is None else self._ranks.places(self.plan.graph, tasks, self.pool.live())
+
+    def _are_enough(self) -> bool:
+        """Return whether instances can be given to task managers, those among them that need something."""
+        live = self.pool.live()
+        return bool(live) and (self._ranks is None or not self._ranks.lack(self.plan.graph, live))
+
+    def _lack(self) -> str:
+        return "no task manager" if not self.pool.live() else "no task manager that has what instances need"
 
     def places(self, places: Places) -> JobPlaces:
         """Return where the job is, with these places of its instances."""

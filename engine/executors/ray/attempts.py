@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from socket import socket
 
 from penstock.engine.core.process_tuning import tune_process
@@ -15,6 +16,7 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.managed_attempt import ManagedOptions
 from penstock.engine.executors.managers.manager_parts import parts_here
+from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.plan_parcel import pack_plan
 from penstock.engine.executors.managers.pool import ManagerPool
 from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, storage_of
@@ -25,6 +27,7 @@ from penstock.engine.executors.ray.outliving import Outliving, job_title
 from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 from penstock.engine.executors.ray.worker_home import home_here
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
+from penstock.engine.plan.resources import rank_needs
 from penstock.engine.transport.addresses import Transport
 from penstock.engine.transport.tls import Tls
 
@@ -34,7 +37,8 @@ class RayOptions:
     """Options of the executor: how many task managers on which cluster (None: see `connected`).
 
     ``spread`` puts them on as many nodes as there are, or else on as few. ``transport`` carries rows between them
-    (None: the best for each two). With ``outliving`` they outlive this process, if it is lost, for another head.
+    (None: the best for each two). What controllers see and decide goes to ``action_log``, where the head is. With
+    ``outliving`` they outlive this process, if it is lost, for another head; not if instances need more than a core.
     """
 
     task_managers: int
@@ -43,6 +47,7 @@ class RayOptions:
     spread: bool = False
     transport: Transport | None = None
     outliving: Outliving | None = None
+    action_log: Path | None = None
 
 
 def ray_attempts(options: RayOptions) -> MakeAttempt:
@@ -66,8 +71,9 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
     from penstock.engine.executors.ray.launcher import RayLauncher
 
     storage = storage_of(context)
-    # Without checkpoints a job whose head is lost has failed.
-    outliving = None if storage is None else options.outliving
+    needs = rank_needs(plan.graph, options.task_managers)
+    # Without checkpoints a job whose head is lost has failed. Which task manager has what, the next head would not know.
+    outliving = None if storage is None or needs.ranks else options.outliving
     run = 1 if storage is None else storage.run
     token = secrets.token_bytes(TOKEN_BYTES) if outliving is None else outliving.token
     alone_s = 0.0 if outliving is None else outliving.alone_s
@@ -77,6 +83,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
     files = tls_files_here(os.environ)
     tls = None if files is None else Tls(files)
     title = f"{plan.name}, run {run}" if outliving is None else job_title(plan.name, run)
+    launchers: list[RayLauncher] = []
 
     def make_pool(wake: Callable[[], None]) -> ManagerPool[Future[socket]]:
         with ExitStack() as opened:
@@ -86,12 +93,13 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
                 title,
                 options.task_managers,
                 "SPREAD" if options.spread else "PACK",
-                listener.expect,
-                listener.dismiss,
+                listener,
                 lambda name: ActorSettings(name, plan.name, run, listener.address, setup.token, home, alone_s),
                 context.clock,
                 outliving,
+                needs,
             )
+            launchers.append(launcher)
             opened.callback(launcher.close, 0)
             pool = ManagerPool(
                 launcher, ControlPlane, context.clock, plan.name, run, options.task_managers, wake, context.warn
@@ -99,6 +107,15 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
             context.resources.callback(opened.pop_all().close)
             return pool
 
-    make_parts = partial(parts_here, host=host, tls=tls)
-    parts = HeadParts(plan, setup, context.clock, make_pool, make_parts=make_parts, waits=True)
+    parts = HeadParts(
+        plan,
+        setup,
+        context.clock,
+        make_pool,
+        make_parts=partial(parts_here, host=host, tls=tls),
+        action_log=options.action_log,
+        warn=context.warn,
+        ranks=ManagerRanks(options.task_managers, lambda name: launchers[0].rank(name)) if needs.ranks else None,
+        waits=True,
+    )
     return context.resources.enter_context(Head(parts))

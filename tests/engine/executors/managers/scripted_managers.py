@@ -16,6 +16,7 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.pool import ManagerPool, News
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
@@ -115,14 +116,22 @@ class ScriptedLauncher:
 class Scene:
     """A head with such task managers, and what it warns of."""
 
-    def __init__(self, folder: Path, count: int = 2, answer: Answer = obey, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 2,
+        answer: Answer = obey,
+        clock: Clock | None = None,
+        graph: ExecutionGraph | None = None,
+        ranks: ManagerRanks | None = None,
+    ) -> None:
         self.clock = clock or SystemClock()
         self.launcher = ScriptedLauncher(self.clock, answer)
         self.warned: list[str] = []
         self.told: list[JobEvent] = []
-        self.plan = JobPlan(JOB, _graph(folder), LoopOptions(), folder / "job")
+        self.plan = JobPlan(JOB, graph or _graph(folder), LoopOptions(), folder / "job")
         setup = ManagerSetup(b"", b"token" * 8, HostOptions())
-        self.head = Head(HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake)))
+        self.head = Head(HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake), ranks=ranks))
 
     def attempt(self, checkpoints: CheckpointSession | None = None) -> ManagedAttempt:
         """Return an attempt, without checkpoints if there is no session for them, which is deployed and runs."""

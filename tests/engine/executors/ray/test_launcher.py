@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +12,8 @@ from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.control_listener import ControlListener
 from penstock.engine.executors.ray.launcher import FULL_NS, PLACES_NS, RayLauncher
 from penstock.engine.executors.ray.worker_home import home_here
-from penstock.model.errors import RetryableError
+from penstock.engine.plan.resources import RankNeeds
+from penstock.model.errors import RetryableError, UserError
 from tests.contracts.executors.metered import until
 from tests.ray_cluster import CPUS, GROUP, RayCluster
 
@@ -22,23 +23,55 @@ TOKEN = bytes(32)
 
 
 @contextmanager
-def launched(count: int, clock: ManualClock) -> Iterator[RayLauncher]:
+def launched(count: int, clock: ManualClock, needs: Sequence[Mapping[str, float]] = ()) -> Iterator[RayLauncher]:
     listener = ControlListener(TOKEN, 1, "127.0.0.1", SystemClock())
     home = home_here()
     launcher = RayLauncher(
         "shop, run 1",
         count,
         "PACK",
-        listener.expect,
-        listener.dismiss,
+        listener,
         lambda name: ActorSettings(name, "shop", 1, listener.address, TOKEN, home),
         clock,
+        needs=RankNeeds(needs, "'score' at shop.py:7"),
     )
     try:
         yield launcher
     finally:
         launcher.close(0)
         listener.close()
+
+
+def test_those_that_have_what_instances_need_come_first_and_are_followed_by_their_like(on_ray: RayCluster) -> None:
+    clock = ManualClock()
+    with launched(3, clock, [{"lens": 1.0}, {"lens": 1.0}]) as launcher:
+        for name in ("tm-0", "tm-1", "tm-2"):
+            launcher.start(name)
+        assert [launcher.rank(f"tm-{number}") for number in range(3)] == [0, 1, None]
+        until(lambda: len(on_ray.task_managers()) == 3)
+        launcher.forget("tm-1")
+        launcher.start("tm-3")
+        assert launcher.rank("tm-3") == 1
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        ([{"nowhere": 1.0}], "1 nowhere asked of Ray for 'score' at shop.py:7, and 0 of its 0 are free after 30 s"),
+        ([{"lens": 2.0}] * 2, "4 lens asked of Ray for 'score' at shop.py:7, and 2 of its 2 are free after 30 s"),
+    ],
+)
+def test_what_no_node_has_is_refused_since_instances_cannot_do_without(
+    on_ray: RayCluster, needs: Sequence[Mapping[str, float]], words: str
+) -> None:
+    clock = ManualClock()
+    with launched(2, clock, needs) as launcher:
+        for name in ("tm-0", "tm-1"):
+            launcher.start(name)
+        assert launcher.ended("tm-0") is None
+        clock.advance_ns(PLACES_NS)
+        with pytest.raises(UserError, match=words):
+            launcher.ended("tm-0")
 
 
 def test_as_many_are_placed_as_the_cluster_has_room_for(on_ray: RayCluster) -> None:
