@@ -62,14 +62,14 @@ class ReadingBook:
         """Return what was measured since the last snapshot.
 
         Instances are at ``places``, by name, or wait to be placed; ``managers`` may take them, ``caller`` is the
-        process that keeps what it has. ``silent_s`` is how long ago each was heard.
+        process that keeps what it has, or the only one. ``silent_s`` is how long ago each was heard.
         """
         before_ns, now_ns = self._last_ns, max(now_ns, self._last_ns + LEAST_WINDOW_NS)
         self._last_ns, self._number = now_ns, self._number + 1
         fresh = {name for name, heard in self._after.items() if now_ns - heard.heard_ns <= FRESH_NS}
         names = by_host(managers, {name: heard.machine for name, heard in self._after.items()})
         # One that is lost keeps a row while instances count as being there.
-        elsewhere = list(dict.fromkeys([caller, *(place for place in places.values() if place not in names)]))
+        elsewhere = [place for place in dict.fromkeys([caller, *places.values()]) if place not in names]
         blank = MachineColumns((*names, *elsewhere), np.zeros(len(names) + len(elsewhere)))
         before, after = (
             merged_reading(

@@ -1,6 +1,7 @@
 """The embedded executor: a whole job in this process, on one thread, alone or as attempts of a recovering job."""
 
 import time
+from typing import TYPE_CHECKING
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.process_tuning import tune_process
@@ -12,15 +13,24 @@ from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt, P
 from penstock.engine.jobs.leases import Leases
 from penstock.engine.jobs.plain import PlainJob
 
+if TYPE_CHECKING:
+    from penstock.engine.executors.embedded_control import EmbeddedControl
+
 __all__ = ["EmbeddedJob", "EmbeddedOptions", "Progress", "embedded_attempts"]
 
 
 def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
     """Return what makes the attempts of a job in this process, which is tuned for that before there is a job."""
     tune_process()
+    controls: list[EmbeddedControl] = []
 
     def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> EmbeddedAttempt:
-        return EmbeddedAttempt(plan, options, context, start)
+        if options.action_log is not None and not controls:
+            # Most jobs have none, and are to start soon.
+            from penstock.engine.executors.embedded_control import open_control
+
+            controls.append(open_control(options.action_log, plan, context))
+        return EmbeddedAttempt(plan, options, context, start, controls[0] if controls else None)
 
     return make
 

@@ -6,7 +6,9 @@ A thin shell: it owns the waiting, the stop and the end; all work happens in the
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.async_calls import IoThread, MakeCalls
@@ -29,6 +31,9 @@ from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
 from penstock.model.ids import TaskId
 
+if TYPE_CHECKING:
+    from penstock.engine.executors.embedded_control import EmbeddedControl
+
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
 
@@ -40,7 +45,7 @@ class EmbeddedOptions:
     ``letters`` is where dead letters go that have no target of their source's; None: into a file, as all do that are
     not ``routed``. One that ``keeps``, which needs checkpoints, leaves windows open when its inputs have ended, and
     stops at a checkpoint. ``bad_records`` are those of the whole run, over all attempts; None: any number is borne.
-    ``async_calls`` makes what runs coroutines.
+    ``async_calls`` makes what runs coroutines. What controllers see and would do goes to ``action_log``.
     """
 
     letters: LetterTarget | None = None
@@ -48,18 +53,26 @@ class EmbeddedOptions:
     keeps: bool = False
     bad_records: BadRecords | None = None
     async_calls: MakeCalls = IoThread
+    action_log: Path | None = None
 
 
 class EmbeddedAttempt:
     """An `Attempt` in this process, which says what its methods do; it also runs a job without checkpoints."""
 
-    def __init__(self, plan: JobPlan, options: EmbeddedOptions, context: AttemptContext, start: AttemptStart) -> None:
-        """Build and open everything; nothing runs yet.
+    def __init__(
+        self,
+        plan: JobPlan,
+        options: EmbeddedOptions,
+        context: AttemptContext,
+        start: AttemptStart,
+        control: "EmbeddedControl | None" = None,
+    ) -> None:
+        """Build and open everything; nothing runs yet. ``control`` is shown the job as it runs.
 
         Raises:
             PlanError: an operator does not fit its inputs.
         """
-        self._plan, self._options, self._clock = plan, options, context.clock
+        self._plan, self._options, self._clock, self._control = plan, options, context.clock, control
         self._checkpoints = checkpoints = context.checkpoints
         self._bad_records = options.bad_records or BadRecords()
         self.at_end = False
@@ -80,6 +93,7 @@ class EmbeddedAttempt:
             None if checkpoints is None else checkpoints.report,
             context.cut_writer,
             context.scratch,
+            thread_cpu_ns=None if control is None else control.thread_cpu_ns,
         )
         self._hosted = HostedInstances(plan, host, around)
         self.worker: Worker = self._hosted.worker
@@ -199,6 +213,8 @@ class EmbeddedAttempt:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self.worker.step()
+            if self._control is not None:
+                self._control.look(self.build)
             failure = self._hosted.dead_letters.failure or self._verdict() or self._undelivered()
             if failure is not None:
                 return Struck(failure, None)
@@ -218,6 +234,7 @@ class EmbeddedAttempt:
                     outcome.until_ns if isinstance(outcome, Waiting) else None,
                     None if self._checkpoints is None else self._checkpoints.due_ns(),
                     None if progress is None else report_ns + PROGRESS_NS,
+                    None if self._control is None else self._control.due_ns,
                 ]
                 # Checkpoints that went on behind the step may have sent barriers.
                 if not self.worker.is_touched():

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import ray
 
@@ -21,7 +22,7 @@ from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.http_api.endpoints import open_endpoint
-from penstock.model.errors import BugError, PenstockError, WorkerLostError
+from penstock.model.errors import BugError, OptionError, PenstockError, WorkerLostError
 from penstock.runs.executors import attempts_of
 from penstock.runs.job_start import ready_job
 from penstock.runs.run_options import RunOptions
@@ -124,6 +125,7 @@ class HeadActor:
     def _make(self, say: Callable[[str], None], *, is_first: bool) -> PlainJob | RecoveringJob:
         options = self._order.options
         self._order.home.check(ray.util.get_node_ip_address())
+        check_action_log(options.action_log, is_shared=self._order.home.is_shared)
         parcel = self._notes.plan()
         if parcel is None:
             raise BugError(f"the plan of job {self._order.name!r} is not on the Ray cluster any more")
@@ -174,6 +176,19 @@ class HeadActor:
             os._exit(FOLLOWED)
         self._notes.delete()
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+def check_action_log(path: Path | None, *, is_shared: bool) -> None:
+    """Check that an action log is where its user finds it, if the head does not share the files of the driver.
+
+    Raises:
+        OptionError: it would be in a folder of Ray's.
+    """
+    if path is not None and not is_shared and not path.is_absolute():
+        raise OptionError(
+            f"action_log {str(path)!r} would lie on another host, in a folder that Ray deletes: give the whole path of "
+            "a file, on a disk that every node reaches"
+        )
 
 
 def _lost_for_good(job: str) -> str:

@@ -39,7 +39,8 @@ def attempts_of(
     if options.executor == RAY:
         from penstock.engine.executors.ray.attempts import RayOptions, ray_attempts
 
-        return ray_attempts(RayOptions(count, managed, options.address, options.spread, transport, outliving))
+        on_ray = (options.address, options.spread, transport, outliving, options.action_log)
+        return ray_attempts(RayOptions(count, managed, *on_ray))
     from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
     return process_attempts(ProcessOptions(count, managed, transport, options.pin, options.action_log))
@@ -64,4 +65,10 @@ def embedded_options(
 ) -> EmbeddedOptions:
     """Return what the embedded executor takes of the options."""
     bad_records = BadRecords(options.max_dead_letters, warn)
-    return EmbeddedOptions(letters=options.dead_letters, keeps=keeps, bad_records=bad_records, async_calls=async_calls)
+    return EmbeddedOptions(
+        letters=options.dead_letters,
+        keeps=keeps,
+        bad_records=bad_records,
+        async_calls=async_calls,
+        action_log=options.action_log,
+    )

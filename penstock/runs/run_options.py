@@ -88,9 +88,8 @@ class RunOptions:
         for option in ("spread", "attached"):
             if getattr(self, option) and self.executor != RAY:
                 raise OptionError(f"{option} needs executor={RAY!r} (--executor {RAY})")
-        if self.executor != PROCESSES and (self.pin or self.action_log is not None):
-            option = "pin" if self.pin else "action_log"
-            raise OptionError(f"{option} needs executor={PROCESSES!r} (--executor {PROCESSES})")
+        if self.pin and self.executor != PROCESSES:
+            raise OptionError(f"pin needs executor={PROCESSES!r} (--executor {PROCESSES})")
         if self.savepoint_on_stop is not None:
             check_name("savepoint", self.savepoint_on_stop)
         if self.metrics_port is not None:

@@ -72,7 +72,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
 
     storage = storage_of(context)
     needs = rank_needs(plan.graph, options.task_managers)
-    # Without checkpoints a job whose head is lost has failed. Which task manager has what, the next head would not know.
+    # Without checkpoints a job whose head is lost has failed. Another head would not know who has what is needed.
     outliving = None if storage is None or needs.ranks else options.outliving
     run = 1 if storage is None else storage.run
     token = secrets.token_bytes(TOKEN_BYTES) if outliving is None else outliving.token

@@ -39,10 +39,15 @@ class WorkerHome:
     environment: Mapping[str, str]
     versions: Mapping[str, str]
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether this process sees the same files as the head."""
+        return self.files == visible_files()
+
     def enter(self) -> None:
         """Make this process one that finds the user's modules and files as the head does."""
         sys.argv[:] = self.arguments
-        if self.files == visible_files():
+        if self.is_shared:
             os.chdir(self.folder)
             sys.path[:] = self.path
         else:

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.head_actor import check_action_log
 from penstock.cluster.heads import Head, HeadAwayError, find_head, heads
 from penstock.cluster.job_order import HeadState
-from penstock.model.errors import UserError, WorkerLostError
+from penstock.engine.control.decision_replay import redecide
+from penstock.model.errors import OptionError, UserError, WorkerLostError
+from penstock.scheduler.action_log import EntryKind, read_log
 from tests.contracts.executors.metered import until
 from tests.ray_cluster import GROUP, RayCluster
 
@@ -53,9 +56,9 @@ class Program:
     name: str
     address: str
 
-    def start(self, *, checkpoints: bool = True) -> subprocess.Popen[str]:
+    def start(self, *more: str, checkpoints: bool = True) -> subprocess.Popen[str]:
         """Begin to run it, as a user does."""
-        options = ["--executor", "ray", "--task-managers", "1", "--address", self.address, "--name", self.name]
+        options = [*more, "--executor", "ray", "--task-managers", "1", "--address", self.address, "--name", self.name]
         own = [f"checkpoint_dir={self.folder / 'checkpoints'}", "checkpoint_interval=200ms"] if checkpoints else []
         return self.penstock("run", *options, str(self.folder / "program.py"), *own)
 
@@ -139,7 +142,7 @@ def test_a_job_outlives_its_driver_is_not_started_twice_and_stops_by_its_name(pr
 
 
 def test_a_job_whose_head_is_killed_goes_on_with_its_task_managers(program: Program) -> None:
-    driver = program.start()
+    driver = program.start("--action-log", "actions.jsonl")
     head = program.await_half()
     program.await_committed()
     kill_head(head)
@@ -150,6 +153,22 @@ def test_a_job_whose_head_is_killed_goes_on_with_its_task_managers(program: Prog
     assert f"ADOPTED: '{program.name}' goes on with 1 task manager of the run before (attempt 1)" in err
     assert program.numbers() == list(range(ROWS))
     assert len((program.folder / "begun").read_text().split()) == 1
+    # The head is in the driver's folder, as both see it, and the second one goes on with the log.
+    log = program.folder / "actions.jsonl"
+    assert [entry.content["policy"] for entry in read_log(log) if entry.kind is EntryKind.POLICY].count(
+        "placement"
+    ) == 2
+    decisions = list(redecide(log, "placement", {}))
+    assert decisions and all(decision.same for decision in decisions)
+    code, out, err = ended(program.penstock("decide", "actions.jsonl", "--policy", "placement"))
+    assert code == 0 and f"{len(decisions)} of {len(decisions)} as recorded" in out, err
+
+
+def test_an_action_log_that_would_lie_in_a_folder_of_rays_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"'actions\.jsonl' would lie on another host, in a folder that Ray deletes"):
+        check_action_log(Path("actions.jsonl"), is_shared=False)
+    check_action_log(Path("actions.jsonl"), is_shared=True)
+    check_action_log(tmp_path / "actions.jsonl", is_shared=False)
 
 
 @pytest.mark.long("a head actor each; test_a_job_whose_head_is_killed_goes_on stays")
