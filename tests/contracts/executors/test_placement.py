@@ -131,32 +131,44 @@ def test_more_pinned_task_managers_than_cores_are_refused(tmp_path: Path) -> Non
         job.run(pin=True)
 
 
+WITH_ROOM, MOST_RESTARTS = 20, 80
+"""So many restarts in which the other core had room are looked at, among so many at most: others may use it, too."""
+
+
+def has_room(known: Mapping[str, float], free: Mapping[str, float]) -> bool:
+    """Return whether the second core has more left than the first even with all instances of two of each task."""
+    return free["tm-1"] - 2 * sum(known.values()) > free["tm-0"] + EQUAL_PERCENT
+
+
 @pytest.mark.long("tests/engine/control/test_job_control.py decides the same by readings made by hand")
 def test_beside_a_burner_a_restarted_job_begins_on_the_other_core(tmp_path: Path, placements: Placements) -> None:
     core = min(os.sched_getaffinity(0))
     job = MeteredJob(tmp_path)
     job.give(1_000)
-    handle = job.start(parallelism=2, checkpoint_interval="100ms", pin=True, **PROCESSES)
+    options = {"parallelism": 2, "checkpoint_interval": "100ms", "pin": True, **PROCESSES}
+    handle = job.start(**options)
     measured(tmp_path / "checkpoints", handle)
     handle.stop()
     handle.wait()
+    with_room = 0
     with burning(core):
-        for restart in range(20):
-            handle = job.start(parallelism=2, checkpoint_interval="100ms", pin=True, **PROCESSES)
-            until(lambda before=restart: len(placements.places) == before + 2, handle)  # type: ignore[misc]
+        for restart in range(2, MOST_RESTARTS + 2):
+            handle = job.start(**options)
+            until(lambda number=restart: len(placements.places) == number, handle)  # type: ignore[misc]
             handle.stop()
             handle.wait()
-    for known, free, places in list(zip(placements.known, placements.free, placements.places, strict=True))[1:]:
-        need = 2 * sum(known.values())
-        assert need < 50, "it has room on one core"
-        # The burner has a half at least of the core that a task manager begins on.
-        assert free["tm-0"] < 60
-        # Where nothing else uses the second core, that is so each time.
-        if free["tm-1"] - need > free["tm-0"] + EQUAL_PERCENT:
-            assert set(places.values()) == {"tm-1"}
-        assert list(places.values()).count("tm-1") >= 3 or free["tm-0"] > free["tm-1"]
-    handle = job.start(parallelism=2, pin=True, **PROCESSES)
-    until(lambda: len(placements.places) == 22, handle)
+            known, free, places = placements.known[-1], placements.free[-1], placements.places[-1]
+            assert known, "the job had been measured"
+            # The burner has a half at least of the core that a task manager begins on.
+            assert free["tm-0"] < 60
+            if has_room(known, free):
+                assert set(places.values()) == {"tm-1"}, (known, free)
+                with_room += 1
+            if with_room == WITH_ROOM:
+                break
+    assert with_room == WITH_ROOM, "something else has used the second core"
+    handle = job.start(**options)
+    until(lambda: len(placements.places) == restart + 1, handle)
     handle.stop()
     handle.wait()
     assert set(placements.places[-1].values()) == {"tm-0", "tm-1"}
