@@ -2,7 +2,9 @@
 
 import os
 import secrets
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.random_settings import pytest_addoption, pytest_configure
@@ -16,6 +18,15 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 os.environ.setdefault("PENSTOCK_QUIET_KERNELS", "1")
 
 __all__ = ["on_ray", "pytest_addoption", "pytest_configure", "ray_cluster"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what jobs leave for their user, as tokens, apart from that of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

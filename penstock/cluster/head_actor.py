@@ -132,7 +132,9 @@ class HeadActor:
         plan = unpack_plan(parcel)
         if options.checkpoints.directory is not None:
             options = self._as_begun(options, options.checkpoints.directory, is_first=is_first)
-        endpoint = open_endpoint(options)
+        endpoint = open_endpoint(options, self._order.tokens, say)
+        if endpoint.url is not None:
+            say(f"metrics at {endpoint.url}, on the node {ray.util.get_node_ip_address()}")
 
         def warn(text: str) -> None:
             say(text)

@@ -1,11 +1,12 @@
 """The values that go between a job's driver, its head actor, and whoever asks after the job."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.ray.worker_home import WorkerHome
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.http_api.access import Tokens
 from penstock.runs.job_start import EndOfInput
 from penstock.runs.run_options import RunOptions
 
@@ -15,6 +16,7 @@ class JobOrder:
     """A job as its head actor is to run it; the plan lies with the notes of the job, by ``token``.
 
     ``home`` is that of the driver; ``since_us`` is when the job was submitted, by the driver's clock on the wall.
+    ``tokens`` of its HTTP API are as the driver has read them.
     """
 
     name: str
@@ -23,6 +25,7 @@ class JobOrder:
     end: EndOfInput
     home: WorkerHome
     since_us: int
+    tokens: Tokens = field(default=Tokens(), repr=False)
 
 
 class HeadState(StrEnum):

@@ -66,6 +66,8 @@ class RemoteJob:
         self._say = say
         self._monotonic_s = monotonic_s
         self._metrics = no_metrics(name)
+        self.metrics_url: str | None = None
+        """Where the head serves metrics, as far as it was heard; None: nowhere."""
         self._orders: SimpleQueue[StopOrder | None] = SimpleQueue()
         self._woken = threading.Event()
         self._pause = pause or self._sleep
@@ -134,7 +136,7 @@ class RemoteJob:
         self._from = report.head, report.next_line
         for text in report.lines:
             self._say(text)
-        self._metrics = report.metrics
+        self._metrics, self.metrics_url = report.metrics, report.metrics_url
         return report
 
     def _speak_of_absence(self, error: RetryableError) -> None:

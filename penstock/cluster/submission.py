@@ -14,6 +14,7 @@ from penstock.engine.executors.ray.cluster import connected
 from penstock.engine.executors.ray.worker_home import home_here
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.restore.restorer import release_connectors
+from penstock.http_api.endpoints import tokens_of
 from penstock.model.errors import BugError
 from penstock.runs.job_start import EndOfInput
 from penstock.runs.run_options import RunOptions
@@ -30,8 +31,10 @@ def start_on_cluster(plan: JobPlan, options: RunOptions, end: EndOfInput) -> Rem
     Raises:
         PlanError: something of the pipeline is bound to this process, or cannot go to another.
         InUseError: a job of this name runs on the cluster.
+        OptionError: a token cannot be read.
         RetryableError: no cluster answers, or a source cannot look up its bounds now.
     """
+    tokens = tokens_of(options)
     if options.task_managers is None:
         raise BugError("a job is submitted without a number of task managers")
     check_unbound(plan.graph.graph)
@@ -45,7 +48,7 @@ def start_on_cluster(plan: JobPlan, options: RunOptions, end: EndOfInput) -> Rem
 
         # The head is on the cluster, whatever its address is from here, and an actor is enough.
         own = replace(options, address=None, attached=True)
-        order = JobOrder(options.name, uuid4().hex[:16], own, end, home_here(), time.time_ns() // 1_000)
+        order = JobOrder(options.name, uuid4().hex[:16], own, end, home_here(), time.time_ns() // 1_000, tokens)
         head = start_head(order, parcel)
         try:
             head.report(timeout_s=None)

@@ -90,6 +90,11 @@ SparkSettings = Annotated[
 ]
 
 
+def is_url(job: str) -> bool:
+    """Return whether a job is given by where it serves its metrics, and not by its name on Ray."""
+    return "://" in job
+
+
 def pairs(option: str, texts: Sequence[str] | None, example: str) -> dict[str, str]:
     """Return what was given as ``NAME=VALUE``, by name; the last of a name counts.
 

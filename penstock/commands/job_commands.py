@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import ActionToken, ClusterAddress, JobPlace, OptionalJobPlace, ReadToken, optional
+from penstock.commands.arguments import (
+    ActionToken,
+    ClusterAddress,
+    JobPlace,
+    OptionalJobPlace,
+    ReadToken,
+    is_url,
+    optional,
+)
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
 
@@ -22,7 +30,7 @@ def status(
     Exits with 1 if a job on Ray has failed.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        if _is_url(job):
+        if is_url(job):
             from penstock.commands.running_job import client_of, print_status
 
             print_status(client_of(job, "metrics_token", metrics_token).status(), as_json=as_json)
@@ -54,7 +62,7 @@ def stop(
     with errors_as_exit_codes(debug or context.obj, as_json):
         if (job is None) is not everything:
             raise OptionError("say which job to stop, or --all of them on Ray")
-        if job is not None and _is_url(job):
+        if job is not None and is_url(job):
             from penstock.commands.running_job import FAILED as JOB_FAILED
             from penstock.commands.running_job import client_of, print_end, stop_job
 
@@ -64,9 +72,10 @@ def stop(
             has_failed = end.state == JOB_FAILED
         else:
             from penstock.cluster.job_order import StopOrder
-            from penstock.commands.jobs_on_ray import print_reports, raise_failure, stop_on_ray
+            from penstock.commands.jobs_on_ray import print_reports, raise_failure, stop_all_on_ray, stop_on_ray
 
-            reports = stop_on_ray(job, StopOrder(drain, savepoint), address)
+            order = StopOrder(drain, savepoint)
+            reports = stop_all_on_ray(order, address) if job is None else [stop_on_ray(job, order, address)]
             print_reports(reports, as_json=as_json)
             raise_failure(reports)
             has_failed = False
@@ -87,7 +96,7 @@ def savepoint(
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_job import client_of, print_savepoint
 
-        if _is_url(job):
+        if is_url(job):
             client = client_of(job, "action_token", action_token)
             epoch = client.savepoint(name)
             print_savepoint(client.status().job, name, epoch, as_json=as_json)
@@ -95,7 +104,3 @@ def savepoint(
         from penstock.commands.jobs_on_ray import savepoint_on_ray
 
         print_savepoint(job, name, savepoint_on_ray(job, name, address), as_json=as_json)
-
-
-def _is_url(job: str) -> bool:
-    return "://" in job

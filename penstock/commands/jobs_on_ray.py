@@ -1,15 +1,30 @@
-"""What ``penstock list, status, stop`` and ``savepoint`` do with jobs whose head is an actor of Ray, and print."""
+"""What ``penstock list, status, stop, savepoint`` and ``top`` do with jobs whose head is an actor of Ray, and print."""
 
 import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 import typer
 
 from penstock.cluster.connection import connected_to_jobs
-from penstock.cluster.heads import PLACE, Head, end_left, find_head, heads, since_text
+from penstock.cluster.heads import LOOK_S, PLACE, Head, HeadAwayError, end_left, find_head, heads, since_text
 from penstock.cluster.job_order import HeadReport, StopOrder
 from penstock.engine.executors.managers.failures import error_of
-from penstock.model.errors import WorkerLostError
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.jobs_client.errors import JobUnreachableError
+from penstock.model.errors import PenstockError, WorkerLostError
 from penstock.tables import Column, bytes_text, count_text, print_table, seconds_text
+
+AWAY_S = 60.0
+"""For how long a head is asked again that does not answer, as Ray may be starting it anew."""
+
+Answer = TypeVar("Answer")
+
+NO_LINES = sys.maxsize
+"""The number of a line that no job comes to."""
 
 
 def reports_of_all(address: str | None) -> list[HeadReport]:
@@ -28,20 +43,74 @@ def report_of(job: str, address: str | None) -> HeadReport:
         return find_head(job).report()
 
 
-def stop_on_ray(job: str | None, order: StopOrder, address: str | None) -> list[HeadReport]:
-    """Stop a job, None: all of them and what others have left; return their last reports once they have ended.
+class JobOnRay:
+    """A job as ``top`` watches it."""
+
+    def __init__(self, head: Head) -> None:
+        """Ask nothing yet."""
+        self._head = head
+
+    def metrics(self) -> JobMetrics:
+        """Return its metrics; see `WatchedJob`."""
+        try:
+            report = asked_again(lambda: self._head.report(NO_LINES))
+        except WorkerLostError as error:
+            raise JobUnreachableError(str(error)) from None
+        if report.state.is_over:
+            raise JobUnreachableError(f"job {report.name!r} is {report.state}")
+        return report.metrics
+
+
+@contextmanager
+def job_on_ray(job: str, address: str | None) -> Iterator[JobOnRay]:
+    """Return a job by its name, while this process is connected to its cluster.
+
+    Raises:
+        UserError: no such job runs.
+    """
+    with connected_to_jobs(address):
+        yield JobOnRay(find_head(job))
+
+
+def stop_on_ray(job: str, order: StopOrder, address: str | None) -> HeadReport:
+    """Stop a job; return its last report once it has ended.
 
     Raises:
         UserError: no such job runs, or it cannot keep the savepoint.
     """
     with connected_to_jobs(address):
-        stopped = list(heads()) if job is None else [find_head(job)]
+        head = find_head(job)
+        _give(head, order)
+        return head.await_end()
+
+
+def stop_all_on_ray(order: StopOrder, address: str | None) -> list[HeadReport]:
+    """Stop all jobs of a cluster, and delete what those have left on it that were killed; return the last reports.
+
+    Raises:
+        PenstockError: one cannot be stopped; all others have been.
+    """
+    with connected_to_jobs(address):
+        stopped: list[Head] = []
+        errors: list[PenstockError] = []
+        for head in heads():
+            try:
+                _give(head, order)
+                stopped.append(head)
+            except WorkerLostError:
+                # It has ended meanwhile.
+                continue
+            except PenstockError as error:
+                errors.append(error)
+        reports = []
         for head in stopped:
-            head.follow()
-            head.stop(order)
-        reports = [head.await_end() for head in stopped]
-        if job is None:
-            end_left()
+            try:
+                reports.append(head.await_end())
+            except WorkerLostError as error:
+                errors.append(error)
+        end_left()
+        if errors:
+            raise errors[0]
         return reports
 
 
@@ -64,7 +133,8 @@ def print_reports(reports: list[HeadReport], *, as_json: bool) -> None:
         for report in reports:
             metrics = report.metrics
             values = {"job": report.name, "state": report.state, "since_us": report.since_us, "head": report.head}
-            typer.echo(json.dumps(values | {"rows_in": metrics.source_rows, "state_bytes": metrics.state_bytes}))
+            values |= {"rows_in": metrics.source_rows, "state_bytes": metrics.state_bytes}
+            typer.echo(json.dumps(values | {"metrics_url": report.metrics_url}))
         return
     columns = [Column("job", figures=False), Column("", figures=False), Column("since", figures=False)]
     columns += [Column(title) for title in ("head", "rows in", "state", "time")]
@@ -75,6 +145,28 @@ def print_reports(reports: list[HeadReport], *, as_json: bool) -> None:
         texts.append(seconds_text(figures.elapsed_ns / 1e9))
         lines.append([report.name, str(report.state), since_text(report), str(report.head), *texts])
     print_table(columns, lines)
+
+
+def asked_again(ask: Callable[[], Answer]) -> Answer:
+    """Return what a head answers, which is asked again for `AWAY_S` while it is away.
+
+    Raises:
+        HeadAwayError: it does not answer.
+    """
+    until_s = time.monotonic() + AWAY_S
+    while True:
+        try:
+            return ask()
+        except HeadAwayError:
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(LOOK_S)
+
+
+def _give(head: Head, order: StopOrder) -> None:
+    """Give a head the order to stop, whose end this process then waits for."""
+    asked_again(head.follow)
+    asked_again(lambda: head.stop(order))
 
 
 def _report(head: Head) -> HeadReport | None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from penstock.engine.core.job_events import CheckpointCommitted, StateChanged
 from penstock.http_api.answers import StatusAnswer
@@ -10,6 +10,8 @@ from penstock.jobs_client.address import parse_address
 from penstock.jobs_client.client import JobClient
 from penstock.jobs_client.errors import JobUnreachableError
 from penstock.runs.metrics_token import read_token
+from penstock.runs.own_token import own_token
+from penstock.runs.run_options import LOOPBACK
 from penstock.tables import bytes_text, count_text, seconds_text
 
 FINISHED, FAILED = "finished", "failed"
@@ -30,10 +32,16 @@ class JobEnd:
 def client_of(url: str, option: str, reference: str | None) -> JobClient:
     """Return the client of the job at a URL; ``reference`` is the value of the option that says where the token is.
 
+    Without one, a job of the same user on this machine gets the token that it has made itself.
+
     Raises:
         OptionError: the URL is none, or the token cannot be read.
     """
-    return JobClient(parse_address(url, None if reference is None else read_token(reference, option)))
+    if reference is not None:
+        return JobClient(parse_address(url, read_token(reference, option)))
+    address = parse_address(url)
+    # To another machine nothing is sent that was not given.
+    return JobClient(replace(address, token=own_token(address.port)) if address.host in LOOPBACK else address)
 
 
 def print_status(answer: StatusAnswer, *, as_json: bool) -> None:
@@ -51,7 +59,7 @@ def print_status(answer: StatusAnswer, *, as_json: bool) -> None:
         "state held": bytes_text(answer.state_bytes),
         "checkpoint": _checkpoint(answer),
         "restarts": count_text(answer.restarts),
-        "actions": "with the action token" if answer.takes_actions else "none: it has no action_token",
+        "actions": "with the action token" if answer.takes_actions else "none: it has no action token",
         "Penstock": answer.version,
     }
     for title, text in rows.items():

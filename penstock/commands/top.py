@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import ReadToken
+from penstock.commands.arguments import ClusterAddress, JobPlace, ReadToken, is_url
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 LEAST_INTERVAL_US = 10_000
@@ -12,10 +12,9 @@ LEAST_INTERVAL_US = 10_000
 
 def top(
     context: typer.Context,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where the job serves its metrics.")] = (
-        "http://127.0.0.1:9464"
-    ),
+    job: JobPlace = "http://127.0.0.1:9464",
     metrics_token: ReadToken = None,
+    address: ClusterAddress = None,
     interval: Annotated[str, typer.Option(metavar="TIME", help="From one look to the next: 500ms.")] = "1s",
     once: Annotated[bool, typer.Option("--once", help="Show one interval and end.")] = False,
     as_json: Json = False,
@@ -23,10 +22,9 @@ def top(
 ) -> None:
     """Watch a running job: rates, where time goes, lag, state, checkpoints.
 
-    The job serves its metrics: run it with --metrics-port, or with metrics_port=9464.
+    One that is not on Ray serves its metrics: run it with --metrics-port 9464, or with metrics_port=9464.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_job import client_of
         from penstock.commands.top_view import watch
         from penstock.model.durations import to_microseconds
         from penstock.model.errors import OptionError
@@ -34,5 +32,13 @@ def top(
         interval_us = to_microseconds(interval, "--interval")
         if interval_us < LEAST_INTERVAL_US:
             raise OptionError(f"--interval must be at least 10ms, not {interval}")
-        client = client_of(url, "metrics_token", metrics_token)
-        watch(client, interval_us / 1e6, once=once, as_json=as_json)
+        interval_s = interval_us / 1e6
+        if is_url(job):
+            from penstock.commands.running_job import client_of
+
+            watch(client_of(job, "metrics_token", metrics_token), interval_s, once=once, as_json=as_json)
+            return
+        from penstock.commands.jobs_on_ray import job_on_ray
+
+        with job_on_ray(job, address) as watched:
+            watch(watched, interval_s, once=once, as_json=as_json)

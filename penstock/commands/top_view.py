@@ -1,4 +1,4 @@
-"""The view of ``penstock top``: a running job, read over HTTP, as tables that keep changing."""
+"""The view of ``penstock top``: a running job as tables that keep changing."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,25 +16,36 @@ from rich.text import Text
 
 from penstock.engine.jobs.metric_rates import JobRates
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.jobs_client.client import JobClient
 from penstock.jobs_client.errors import JobUnreachableError
 from penstock.runs.progress import watermark_text
 from penstock.tables import bytes_text, console, count_text, rate_text, seconds_text
 
 
-def watch(client: JobClient, interval_s: float, *, once: bool, as_json: bool) -> None:
+class WatchedJob(Protocol):
+    """A running job: over HTTP a `JobClient`, on Ray a `JobOnRay`."""
+
+    def metrics(self) -> JobMetrics:
+        """Return its metrics.
+
+        Raises:
+            JobUnreachableError: it is gone.
+            PenstockError: it cannot be asked.
+        """
+
+
+def watch(job: WatchedJob, interval_s: float, *, once: bool, as_json: bool) -> None:
     """Show a job until it ends; ``once``: what it did in one interval.
 
     Raises:
-        UserError: nothing answers there, or something else than a job.
+        PenstockError: nothing answers there, or something else than a job.
     """
-    before = client.metrics()
+    before = job.metrics()
     live = Live(view(before, JobRates(None, before)), console=console(sys.stdout), auto_refresh=False)
     with nullcontext() if as_json or once else live:
         while True:
             time.sleep(interval_s)
             try:
-                now = client.metrics()
+                now = job.metrics()
             except JobUnreachableError:
                 if once:
                     raise

@@ -186,7 +186,7 @@ class Handle:
     @property
     def metrics_url(self) -> str | None:
         """The URL of the metrics while the job runs; None without ``metrics_port``."""
-        return self._endpoint.url
+        return self._job.metrics_url if isinstance(self._job, RemoteJob) else self._endpoint.url
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint, wait until it is committed, and return its epoch. The job goes on.

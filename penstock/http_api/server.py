@@ -7,6 +7,7 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -57,10 +58,12 @@ class ApiEndpoint(Endpoint):
             OptionError: the port cannot be had.
         """
         self._socket = _listening(host, port)
-        bound_port = int(self._socket.getsockname()[1])
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}{PATH}"
+        self.port = int(self._socket.getsockname()[1])
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{PATH}"
+        self.before_close: Callable[[], None] | None = None
+        """Called at the end, while the port is still the job's."""
         self._loop = asyncio.new_event_loop()
-        self._service = _Service(Access(bound_port, tokens or Tokens()), clock or SystemClock())
+        self._service = _Service(Access(self.port, tokens or Tokens()), clock or SystemClock())
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-http", daemon=True)
         self._thread.start()
@@ -77,6 +80,8 @@ class ApiEndpoint(Endpoint):
 
     def close(self) -> None:
         """Stop listening, once those who watch had a moment to read the last events."""
+        if self.before_close is not None:
+            self.before_close()
         self._call(self._service.end)
         self._thread.join()
 

@@ -135,4 +135,4 @@ class JobOptions(TypedDict, total=False):
     """Where the token is that who asks for metrics must send: ``env:NAME`` or ``file:PATH``, never the token itself."""
 
     action_token: str | None
-    """Where the token is that who stops the job or takes savepoints over HTTP must send; default None: nobody may."""
+    """Where the token is that stops the job and takes savepoints over HTTP; default None: one made for its own user."""

@@ -32,10 +32,11 @@ EXCLUDED = (".git", ".venv", "venv", "__pycache__", ".penstock", "node_modules",
 
 
 @contextmanager
-def connected(address: str | None, cpus: int, *, with_program: bool = True) -> Iterator[None]:
+def connected(address: str | None, cpus: int, *, with_program: bool = True, only_calls: bool = False) -> Iterator[None]:
     """Be connected to a cluster meanwhile; a local one has so many CPUs.
 
-    ``with_program`` brings the folder of the user's program to the nodes of a cluster that is not local.
+    ``with_program`` brings the folder of the user's program to the nodes of a cluster that is not local. A process that
+    ``only_calls`` actors, and is called by none, may be connected by Ray Client.
 
     Raises:
         OptionError: there cannot be a cluster at this address, or this process is connected to another one already.
@@ -47,7 +48,8 @@ def connected(address: str | None, cpus: int, *, with_program: bool = True) -> I
         _check_same(address, ray.get_runtime_context().gcs_address)
         yield
         return
-    _check_address(address)
+    if not only_calls:
+        _check_address(address)
     options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": "WARNING", "log_to_driver": True}
     if address is None and not os.environ.get(_ADDRESS):
         options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}

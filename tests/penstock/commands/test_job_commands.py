@@ -1,6 +1,7 @@
 """``penstock status``, ``stop`` and ``savepoint`` on a real job: what they do, print and exit with."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
+from penstock.commands.running_job import client_of
 from penstock.dsl.job import Handle
+from penstock.runs.own_token import OwnToken, token_folder
 from penstock.state.checkpoints.repository import CheckpointRepository
 from tests.command_line import penstock
 from tests.penstock.http_api.served_jobs import ACTION_TOKEN
@@ -95,6 +98,37 @@ def test_without_the_token_nothing_happens(handle: Handle, command: Command) -> 
     code, out, err = command("stop", handle.metrics_url)
     assert (code, out) == (1, "") and "wants a token" in err
     assert handle.running
+
+
+def test_the_user_of_a_job_needs_no_token_of_his_own_on_its_machine(tmp_path: Path, command: Command) -> None:
+    with running(tmp_path, metrics_port=0) as handle:
+        code, out, _ = command("savepoint", handle.metrics_url, "friday")
+        assert (code, out) == (0, "savepoint 'friday' of items is there: checkpoint 1\n")
+        code, out, err = command("stop", handle.metrics_url)
+        assert code == 0 and out.startswith("items has ended"), err
+        handle.wait(LONG_S)
+    assert not list(token_folder(os.environ).iterdir())
+
+
+def test_a_token_of_ones_own_is_sent_to_this_machine_alone() -> None:
+    token = OwnToken.make()
+    token.publish(9_464)
+    assert client_of("http://127.0.0.1:9464", "action_token", None).address.token == token.value
+    assert client_of("http://localhost:9464/metrics", "metrics_token", None).address.token == token.value
+    assert client_of("http://10.0.0.5:9464", "action_token", None).address.token is None
+    token.delete()
+    assert client_of("http://127.0.0.1:9464", "action_token", None).address.token is None
+
+
+def test_a_job_that_can_keep_no_token_says_so_and_is_read_only(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with running(tmp_path / "job", metrics_port=0) as handle:
+        assert "NO ACTIONS: a token for actions cannot be kept" in capfd.readouterr().err
+        code, _, err = command("stop", handle.metrics_url)
+        assert code == 1 and "takes no actions" in err
 
 
 def test_a_job_that_is_gone_is_said_to_be(handle: Handle, command: Command) -> None:

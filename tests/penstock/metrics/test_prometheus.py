@@ -1,6 +1,7 @@
 """The metrics endpoint: what it serves of a real job, whom it answers, and that its text can be read back."""
 
 import http.client
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, no_metrics
 from penstock.http_api.server import ApiEndpoint
 from penstock.metrics.prometheus import FAMILIES, exposition
+from penstock.runs.own_token import token_folder
 from tests.penstock.http_api.served_jobs import StillJob, port_of
 from tests.penstock.metrics.prometheus_text import parse_metrics
 from tests.penstock.metrics.test_metrics import snapshots
@@ -105,6 +107,8 @@ def test_metrics_that_cannot_be_read_are_an_answer_too() -> None:
 def test_a_taken_port_stops_the_start(port: int, tmp_path: Path) -> None:
     with pytest.raises(ps.OptionError, match=f"metrics cannot be served on port {port}"):
         per_item(tmp_path).start("items", metrics_port=port)
+    # The token that it would have had is not left.
+    assert not list(token_folder(os.environ).glob(".*"))
     for wrong in (-1, 70_000, "9464"):
         with pytest.raises(ps.OptionError, match="metrics_port"):
             per_item(tmp_path).start("items", metrics_port=wrong)
