@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.cluster.submission import RUNNING
+from penstock.engine.executors.ray.cluster import excluded_files
 from penstock.model.errors import UserError
 
 LOOK_S = 0.5
@@ -38,10 +39,17 @@ class RunCommand:
         return shlex.join([*words, "--", *self.arguments] if self.arguments else words)
 
 
-def submit_and_follow(command: RunCommand, folder: Path, address: str | None, say: Callable[[str], None]) -> str:
+def submit_and_follow(
+    command: RunCommand,
+    folder: Path,
+    address: str | None,
+    say: Callable[[str], None],
+    variables: Mapping[str, str] | None = None,
+) -> str:
     """Submit a command with its folder; return Ray's name of the job once its head actor runs, or it is done.
 
-    ``say`` takes what the job prints until then.
+    ``say`` takes what the job prints until then. ``variables`` are of the environment, of the command and of all that
+    the job starts on the cluster.
 
     Raises:
         SubmissionError: Ray has no job submission here or cannot be reached, or the command failed.
@@ -52,7 +60,8 @@ def submit_and_follow(command: RunCommand, folder: Path, address: str | None, sa
         raise SubmissionError(_not_installed()) from error
     try:
         client = JobSubmissionClient(address)
-        job = _submit(lambda: client.submit_job(entrypoint=command.line(), runtime_env={"working_dir": str(folder)}))
+        environment = {"working_dir": str(folder), "excludes": excluded_files(), "env_vars": dict(variables or {})}
+        job = _submit(lambda: client.submit_job(entrypoint=command.line(), runtime_env=environment))
     except ImportError as error:
         raise SubmissionError(_not_installed()) from error
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -127,7 +127,12 @@ def _program_environment() -> dict[str, Any]:
     folder = program_folder()
     if _JOB_CONFIG in os.environ or folder is None or not folder.is_dir():
         return {}
-    return {"runtime_env": {"working_dir": str(folder), "excludes": [f"**/{name}" for name in EXCLUDED]}}
+    return {"runtime_env": {"working_dir": str(folder), "excludes": excluded_files()}}
+
+
+def excluded_files() -> list[str]:
+    """Return patterns of what of a program's folder does not go to other nodes."""
+    return [f"**/{name}" for name in EXCLUDED]
 
 
 @contextmanager

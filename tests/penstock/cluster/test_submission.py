@@ -28,7 +28,9 @@ ray.shutdown()
 """
 
 PROGRAM = """
+import os
 import sys
+from pathlib import Path
 import pyarrow as pa
 import penstock as ps
 from engine import WORD as ENGINE
@@ -37,10 +39,15 @@ from state import WORD as STATE
 
 def rows():
     for number in range(int(sys.argv[2])):
-        yield {"number": 1 // number if sys.argv[3:] else number, "word": STATE + ENGINE + MODEL}
+        yield {"number": 1 // number if sys.argv[3:] == ["fail"] else number, "word": STATE + ENGINE + MODEL}
+    while sys.argv[3:] == ["wait"]:
+        yield None
+
+def staged(row):
+    return {"number": row["number"], "word": row["word"] + os.environ["STAGE"]}
 
 fields = pa.schema([("number", pa.int64()), ("word", pa.string())])
-ps.read_iterable(rows, schema=fields).name("rows").write_json(sys.argv[1]).name("out")
+ps.read_iterable(rows, schema=fields).name("rows").map(staged, schema=fields).name("staged").write_json(sys.argv[1])
 ps.run(name="submitted")
 """
 
@@ -78,6 +85,9 @@ def folder(tmp_path: Path) -> Path:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(f"WORD = '{name} '\n")
     (folder / "pipeline.py").write_text(PROGRAM)
+    (folder / ".venv").mkdir()
+    with (folder / ".venv" / "too large").open("wb") as large:
+        large.truncate(1 << 30)
     return folder
 
 
@@ -89,13 +99,27 @@ def test_a_pipeline_with_folders_of_our_names_is_submitted_and_exit_codes_are_ri
     dashboard: str, folder: Path, tmp_path: Path
 ) -> None:
     submit = [sys.executable, "-m", "penstock", "submit", "--address", dashboard, "--task-managers", "1"]
-    out = tmp_path / "ours"
-    subprocess.run([*submit, str(folder / "pipeline.py"), "--", str(out), "10"], check=True, timeout=200)
+    out, other, waiting = tmp_path / "ours", tmp_path / "plain", tmp_path / "waiting"
+    mine = [*submit, "--env", "STAGE=here, and there", str(folder / "pipeline.py"), "--", str(out), "10"]
+    subprocess.run(mine, check=True, timeout=200)
+    environment = json.dumps({"excludes": [".venv"], "env_vars": {"STAGE": "here, and there"}})
     plain = [str(Path(sys.executable).parent / "ray"), "job", "submit", "--address", dashboard, "--working-dir", "."]
+    plain += ["--runtime-env-json", environment]
     run = ["--", "penstock", "run", "pipeline.py", "--executor", "ray", "--task-managers", "1", "--name", "plain", "--"]
-    other = tmp_path / "plain"
     subprocess.run([*plain, *run, str(other), "10"], cwd=folder, check=True, timeout=200)
-    assert rows_of(other) == [{"number": number, "word": "state engine model "} for number in range(10)]
+    word = "state engine model here, and there"
+    assert rows_of(other) == [{"number": number, "word": word} for number in range(10)]
     until(lambda: rows_of(out) == rows_of(other))
     failed = subprocess.run([*plain, *run, str(other), "10", "fail"], cwd=folder, check=False, timeout=200)
     assert failed.returncode == 1
+    stopped = subprocess.Popen(
+        [*plain, *run, str(waiting), "10", "wait"], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    assert stopped.stdout is not None
+    # Whoever follows the job hears that its head is there.
+    assert any("penstock status plain" in line for line in stopped.stdout)
+    stop = [*plain, "--", "penstock", "stop", "plain"]
+    subprocess.run(stop, cwd=folder, check=True, timeout=200)
+    assert "succeeded" in stopped.communicate(timeout=200)[0]
+    assert stopped.returncode == 0
+    assert len(rows_of(waiting)) == 10
