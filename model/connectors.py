@@ -198,6 +198,10 @@ class Source(ABC):
             RetryableError: nobody answers; the same call may work later.
         """
 
+    def local_files(self) -> Sequence[Path]:
+        """Return the files that its readers open, wherever they run; the default opens none."""
+        return ()
+
     def first_run_only(self) -> str | None:
         """Return what of it only a run without a checkpoint follows, in the user's words; None: nothing."""
         return None
@@ -396,6 +400,10 @@ class LookupTable(ABC):
         Raises:
             PenstockError: it cannot be read; the job goes on with the table it has and counts the failure.
         """
+
+    def local_files(self) -> Sequence[Path]:
+        """Return the files that `load` opens, wherever it is called; the default opens none."""
+        return ()
 
     def describe(self) -> str:
         """Say what is read, in a few words, for plans."""

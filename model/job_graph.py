@@ -3,8 +3,9 @@
 The DSL appends to a `JobGraph`; the planner optimises it and turns it into an execution graph.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,10 @@ class OperatorSpec:
 
     __slots__ = ()
 
+    def local_files(self) -> Sequence[Path]:
+        """Return the files that its instances read, wherever they run; none by default."""
+        return ()
+
 
 @dataclass(frozen=True)
 class KeyedSpec(OperatorSpec):
@@ -53,6 +58,10 @@ class SourceSpec(OperatorSpec):
     on_error: str = "dead_letter"
     dead_letters: LetterTarget | None = None
     max_ahead_us: int | None = None
+
+    def local_files(self) -> Sequence[Path]:
+        """Return those of the source."""
+        return self.source.local_files()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ In every spec ``output`` names each result column, the side it comes from (0 lef
 ``how`` is one of `HOWS`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 from penstock.model.connectors import LookupTable
@@ -99,6 +101,10 @@ class LookupSpec(OperatorSpec):
     right_keys: tuple[str, ...]
     output: Output
     how: str = "inner"
+
+    def local_files(self) -> Sequence[Path]:
+        """Return those of the table."""
+        return self.table.local_files()
 
 
 TwoSided = JoinSpec | IntervalJoinSpec | AsOfJoinSpec

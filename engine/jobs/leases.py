@@ -189,11 +189,16 @@ def make_leases(
             sinks.setdefault(path.resolve(), []).append((path, node.spec.sink))
     outputs = []
     for path, writing in sorted(sinks.items()):
-        folder = path.with_name(f".{path.name}.penstock") if path.suffix else path / OUTPUT_RUNS
+        folder = lease_folder(path)
         lease = _lease(LocalFiles(folder), f"the output {str(path)!r}", owner, clock)
         outputs.append(OutputLease(lease, tuple(sink for _, sink in writing), writing[0][0], folder))
     held = None if checkpoints is None else _lease(checkpoints, f"the checkpoint directory {where!r}", owner, clock)
     return Leases(held, outputs, take_over=take_over)
+
+
+def lease_folder(path: Path) -> Path:
+    """Return the folder in which the lease of an output lies: in its directory, or beside its file."""
+    return path.with_name(f".{path.name}.penstock") if path.suffix else path / OUTPUT_RUNS
 
 
 def _lease(files: DurableFiles, where: str, owner: Owner, clock: Clock) -> RunLease:

@@ -56,6 +56,10 @@ class FileSource(Source):
         changed._listing = self._listing.up_to(self, positions)
         return changed
 
+    def local_files(self) -> Sequence[Path]:
+        """Return the files of this run."""
+        return self._listing.files
+
     def begin_run(self) -> None:
         """List the files anew."""
         self._listing.begin_run()

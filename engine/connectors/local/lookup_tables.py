@@ -1,6 +1,7 @@
 """Side tables for `Stream.lookup`: what a source holds, or what a function returns, read as a whole."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +46,10 @@ class SourceTable(LookupTable):
             finally:
                 reader.close()
         return pa.Table.from_batches(batches, self.schema)
+
+    def local_files(self) -> Sequence[Path]:
+        """Return those of the source."""
+        return self._source.local_files()
 
     def describe(self) -> str:
         """Name the source."""

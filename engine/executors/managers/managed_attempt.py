@@ -20,6 +20,7 @@ from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
 from penstock.engine.executors.managers.departures import Departures, see_off
 from penstock.engine.executors.managers.deployments import Deployments
+from penstock.engine.executors.managers.file_checks import FileChecks
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.part_metrics import PartMetrics
@@ -71,6 +72,7 @@ class ManagedAttempt(Attempt):
         self.drained = True
         self.at_end = False
         self._deployments = Deployments(plan.graph, head, context.clock, self._take)
+        self._files = FileChecks(plan.graph, head, context, self._take)
         self._struck: deque[Struck] = deque()
         self._departures = Departures()
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
@@ -226,7 +228,7 @@ class ManagedAttempt(Attempt):
 
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         self._see_off()
-        managers = self._head.await_managers(self._take)
+        managers = self._files.check(self._head.await_managers(self._take))
         others_run = len(self._deployments) > 0
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
@@ -308,6 +310,8 @@ class ManagedAttempt(Attempt):
                     deployment.ended.add(manager)
             case ms.Deployed() | ms.Refused() | ms.TakenDown() | ms.Finished() | ms.Adopted():
                 self._deployments.hear(manager, message)
+            case ms.FilesSeen():
+                self._files.hear(manager, message)
             case ms.Metrics():
                 self._metrics.add(manager, message.metrics)
             case ms.Status():
@@ -350,6 +354,7 @@ class ManagedAttempt(Attempt):
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")
         self._deployments.lose(lost.manager, error)
+        self._files.lose(lost.manager)
         self._strike(lost.manager, error)
 
     def _strike(self, manager: str, error: PenstockError) -> None:

@@ -19,10 +19,12 @@ from penstock.engine.executors.managers.adoption_messages import (
     ReadHolding,
 )
 from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.executors.managers.file_views import HeldFolder, InputFile, SizeAndTime
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
+from penstock.state.leases.run_records import Owner
 
 __all__ = ["Adopt", "Adopted", "EpochCommitted", "Holding", "ReadHolding"]
 
@@ -45,6 +47,13 @@ class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     damaged: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     afresh: bool = False
+
+
+class LookAtFiles(Message, frozen=True):
+    """To a task manager that may see other files than its head: look at these. Answer: `FilesSeen`."""
+
+    folders: tuple[HeldFolder, ...]
+    files: tuple[InputFile, ...]
 
 
 class Deploy(Message, frozen=True):
@@ -126,10 +135,19 @@ class Leave(Message, frozen=True):
 
 
 class Joined(Message, frozen=True):
-    """A task manager has what it needs: the process that it is, and where others meet it."""
+    """A task manager has what it needs: its process, where others meet it, and a name of the files that it sees."""
 
     pid: int
     address: str
+    files: str
+
+
+class FilesSeen(Message, frozen=True):
+    """A task manager on a ``host`` has looked: at the owners of leases, and at files, in the order of the question."""
+
+    host: str
+    owners: tuple[Owner | None, ...]
+    files: tuple[SizeAndTime | None, ...]
 
 
 class SetupFailed(Message, frozen=True):
@@ -300,6 +318,7 @@ class BadRecordMet(Message, frozen=True):
 
 ToManager = (
     Setup
+    | LookAtFiles
     | Deploy
     | Start
     | TakeDown
@@ -320,6 +339,7 @@ ToManager = (
 ToHead = (
     Joined
     | SetupFailed
+    | FilesSeen
     | Deployed
     | Refused
     | CutTaken

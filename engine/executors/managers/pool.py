@@ -64,6 +64,7 @@ News = Said | Lost | Stuck | WellAgain
 class _Member:
     state: ManagerState
     address: str = ""
+    files: str = ""
     told_ns: int | None = None
     """When it was told to end."""
     leave_ns: int | None = None
@@ -186,6 +187,10 @@ class ManagerPool(Generic[End]):
         """Return where others meet one."""
         return self._members[name].address
 
+    def files(self, name: str) -> str:
+        """Return a name of the files that one sees."""
+        return self._members[name].files
+
     def take_failure(self) -> Failure | None:
         """Return why one could not make anything of its setup, once; others could not, either."""
         failure, self._failure = self._failure, None
@@ -264,7 +269,7 @@ class ManagerPool(Generic[End]):
             case ms.Joined():
                 if may_follow(member.state, ManagerEvent.JOINED):
                     member.state = after(member.state, ManagerEvent.JOINED)
-                    member.address = message.address
+                    member.address, member.files = message.address, message.files
                     self._stillborn = 0
             case ms.SetupFailed():
                 self._failure = message.failure

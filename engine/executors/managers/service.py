@@ -17,6 +17,7 @@ from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.next_heads import NextHead
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
+from penstock.engine.executors.managers.shared_files import visible_files
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.transport.link_set import LinkSet
@@ -139,7 +140,7 @@ class _Service:
             # Before it joins, so that its host is known when the first instances are placed.
             for reading in (self._began, self._probe.read()):
                 self._say(ms.Readings(reading))
-            self._say(ms.Joined(os.getpid(), self._manager.address))
+            self._say(ms.Joined(os.getpid(), self._manager.address, visible_files()))
             failpoint("manager.joined")
 
     def _loads_kernel(self) -> bool:

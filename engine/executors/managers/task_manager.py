@@ -23,6 +23,7 @@ from penstock.engine.executors.managers.part_readings import read_all, status_of
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.raised_errors import RaisedErrors
 from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.executors.managers.shared_files import seen_files
 from penstock.engine.executors.managers.step_report import Step, step_of
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
@@ -75,6 +76,8 @@ class TaskManager:
     def handle(self, message: ms.ToManager) -> None:
         """Do what the head says."""
         match message:
+            case ms.LookAtFiles():
+                self._shell.say(seen_files(message))
             case ms.Deploy():
                 self._deploy(message)
             case ms.Start():
@@ -173,8 +176,7 @@ class TaskManager:
         hosted = self._hosted
         if hosted is None:
             return None
-        stepped_ns = hosted.worker.stepped_ns
-        clock = self._shell.clock
+        clock, stepped_ns = self._shell.clock, hosted.worker.stepped_ns
         return hosted.read_metrics(self._started_ns, clock.monotonic_ns(), clock.wall_us(), stepped_ns)
 
     def lose_head(self) -> None:
@@ -380,7 +382,8 @@ class TaskManager:
         match report:
             case CutTaken():
                 self._deployed.keep(report)
-                self._tell(ms.CutTaken(report.instance, attempt, report.epoch, report.ended, dict(report.receipts)))
+                receipts = dict(report.receipts)
+                self._tell(ms.CutTaken(report.instance, attempt, report.epoch, report.ended, receipts))
             case BarrierGivenUp():
                 self._tell(ms.BarrierMissed(report.instance, attempt, report.epoch))
 

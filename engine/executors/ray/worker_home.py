@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engine.core.failpoint_settings import ONCE, VARIABLE
+from penstock.engine.executors.managers.shared_files import visible_files
 from penstock.model.errors import UserError
 from penstock.model.installation import installed_version
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_MOUNTS = Path("/proc/self/ns/mnt")
 
 LIBRARIES = ("penstock", "pyarrow")
 """The libraries whose versions must be the head's everywhere."""
@@ -92,14 +90,6 @@ def program_folder() -> Path | None:
     folders = (Path(item).absolute() for item in sys.path if isinstance(item, str))
     installed = (sys.prefix, sys.base_prefix)
     return next((each for each in folders if not any(each.is_relative_to(prefix) for prefix in installed)), None)
-
-
-def visible_files() -> str:
-    """Return a name of the files that this process sees: processes of one machine and one container share it."""
-    try:
-        return f"{_BOOT.read_text().strip()} {_MOUNTS.readlink()}"
-    except OSError:
-        return platform.node()
 
 
 def versions() -> Mapping[str, str]:

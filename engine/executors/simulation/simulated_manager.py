@@ -13,6 +13,7 @@ from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.plan_parcel import with_sinks
 from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.executors.managers.shared_files import visible_files
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.memory_links import MeetingBoard
@@ -221,7 +222,9 @@ class SimulatedManager:
         self._manager = TaskManager(
             self.name, parts.plan, parts.setup, shell, lambda sinks: parts.rebind(with_sinks(parts.plan, sinks))
         )
-        self._say(ms.Joined(0, meeting.address))
+        # Every second one is as on another host: it is asked what it sees.
+        number = int(self.name.rpartition("-")[2])
+        self._say(ms.Joined(0, meeting.address, "elsewhere" if number % 2 else visible_files()))
 
     def _is_interrupted(self) -> bool:
         return self._is_newly_alone or any(

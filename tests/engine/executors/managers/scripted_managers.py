@@ -19,6 +19,7 @@ from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, M
 from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.pool import ManagerPool, News
 from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.executors.managers.shared_files import visible_files
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.model.config import LoopOptions
@@ -35,7 +36,7 @@ def obey(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
     """Answer as one does to whom everything succeeds."""
     match order:
         case ms.Setup():
-            return [ms.Joined(1, f"nowhere:{name}")]
+            return [ms.Joined(1, f"nowhere:{name}", visible_files())]
         case ms.Deploy():
             return [ms.Deployed(order.deployment)]
         case ms.TakeDown():

@@ -11,6 +11,7 @@ from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut
 from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.executors.managers.file_views import HeldFolder, InputFile, SizeAndTime
 from penstock.engine.executors.managers.messages import (
     Message,
     RegionProgress,
@@ -29,6 +30,7 @@ from penstock.engine.jobs.rows_decided import RowsDecided
 from penstock.model.outstanding import Outstanding
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.checkpoints.results import Traffic
+from penstock.state.leases.run_records import Owner
 from penstock.state.store import Accesses
 
 JSON = st.recursive(
@@ -84,6 +86,8 @@ HOLDINGS = st.builds(
     st.lists(CUTS, max_size=2).map(tuple),
     RECEIPTS,
 )
+OWNERS = st.builds(Owner, job=NAME, user=NAME, host=NAME, machine=NAME, pid=COUNTS, process_start=NAME, since_us=COUNTS)
+SEEN = st.none() | st.tuples(COUNTS, COUNTS)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 1 << 40),
     float: st.floats(0, 1e9),
@@ -116,6 +120,10 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[HeldDeployment, ...]: st.lists(DEPLOYMENTS, max_size=2).map(tuple),
     tuple[KeptCut, ...]: st.lists(CUTS, max_size=2).map(tuple),
     Holding: HOLDINGS,
+    tuple[HeldFolder, ...]: st.lists(st.builds(HeldFolder, NAME, NAME, NAME, COUNTS, OWNERS), max_size=2).map(tuple),
+    tuple[InputFile, ...]: st.lists(st.builds(InputFile, NAME, SEEN), max_size=2).map(tuple),
+    tuple[Owner | None, ...]: st.lists(st.none() | OWNERS, max_size=2).map(tuple),
+    tuple[SizeAndTime | None, ...]: st.lists(SEEN, max_size=2).map(tuple),
     Failure: FAILURES,
     Failure | None: st.none() | FAILURES,
 }
