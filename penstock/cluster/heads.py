@@ -3,6 +3,7 @@
 Ray is imported where it is called: it reads its settings once, as it is imported.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,6 +27,9 @@ MOST_CALLS = 16
 """So many calls a head answers at a time; savepoints take long."""
 
 PLACE = "the head actor"
+
+_TASK_MANAGER = re.compile(r", tm-\d+\Z")
+"""How the names of the other actors end."""
 
 
 class HeadAwayError(RetryableError):
@@ -175,8 +179,11 @@ def find_head(job: str) -> Head:
 
 
 def heads() -> Iterator[Head]:
-    """Yield the heads of all jobs on the cluster."""
-    for job in sorted(noted_jobs()):
+    """Yield the heads of all jobs on the cluster, those that are being started anew among them."""
+    from ray.util import list_named_actors
+
+    ours = {actor["name"] for actor in list_named_actors(all_namespaces=True) if actor["namespace"] == NAMESPACE}
+    for job in sorted(name for name in ours if not _TASK_MANAGER.search(name)):
         head = _present(job)
         if head is not None:
             yield head

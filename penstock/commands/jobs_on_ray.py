@@ -144,7 +144,7 @@ def print_reports(reports: list[HeadReport], *, as_json: bool) -> None:
         texts = [count_text(figures.source_rows), bytes_text(figures.state_bytes)]
         texts.append(seconds_text(figures.elapsed_ns / 1e9))
         lines.append([report.name, str(report.state), since_text(report), str(report.head), *texts])
-    print_table(columns, lines)
+    print_table(columns, lines, stream=sys.stdout)
 
 
 def asked_again(ask: Callable[[], Answer]) -> Answer:
