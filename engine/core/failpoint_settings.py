@@ -2,7 +2,7 @@
 
 Its value is ``name:nth`` or ``name:nth:action``, several with commas. Read when a job is made ready to run, and by a
 task manager when it begins: ``tm-0/name:nth`` is for the task manager of that name, ``tm-*/name:nth`` for every one,
-and what has no such beginning for the process that starts the job.
+``head/name:nth`` for a head actor, and what has no such beginning for the process that starts the job.
 """
 
 import os
@@ -19,8 +19,10 @@ from penstock.model.failpoints import arm
 
 VARIABLE = "PENSTOCK_FAILPOINT"
 ONCE = "PENSTOCK_FAILPOINT_ONCE"
-"""A variable that names a directory, if it is set: one process only fails at a point of `EVERY_MANAGER`, the first."""
+"""A variable that names a directory, if it is set: of `EVERY_MANAGER`, and of head actors, the first fails alone."""
 EVERY_MANAGER = "tm-*"
+HEAD_ACTOR = "head"
+_MANAGER = "tm-"
 ACTIONS = ("kill", "raise", "say", "stop")
 SAID = "penstock: failpoint "
 """What a line on stderr begins with that tells of a point; its name follows."""
@@ -32,7 +34,8 @@ class FailpointSetting:
 
     ``kill`` ends the process by SIGKILL, having said so; ``raise`` raises a `RetryableError`; ``say`` writes a line to
     stderr, at every later passing too. ``stop`` says so and stops the process by SIGSTOP until somebody continues it.
-    ``manager`` is the name of the task manager that is to do so, empty: the process that starts the job.
+    ``manager`` is the name of the task manager that is to do so, or `HEAD_ACTOR`; empty: the process that starts the
+    job.
     """
 
     name: str
@@ -46,8 +49,8 @@ class FailpointSetting:
         return f"{self.manager}/{self.name}" if self.manager else self.name
 
     def is_of(self, manager: str) -> bool:
-        """Return whether it is for a task manager of this name; empty: for the process that starts the job."""
-        return self.manager == manager or (self.manager == EVERY_MANAGER and manager != "")
+        """Return whether it is for a process of this name; empty: for the process that starts the job."""
+        return self.manager == manager or (self.manager == EVERY_MANAGER and manager.startswith(_MANAGER))
 
     def __str__(self) -> str:
         return f"{self.point}:{self.nth}:{self.action}"
@@ -65,7 +68,7 @@ def parse_settings(text: str) -> tuple[FailpointSetting, ...]:
 def arm_from(environment: Mapping[str, str], manager: str = "") -> None:
     """Arm the points that the variable names for this process; once per process, so that later jobs count on.
 
-    ``manager`` is the name of the task manager that the process is, empty: it is one that starts jobs.
+    ``manager`` is the name of the task manager that the process is, or `HEAD_ACTOR`; empty: it is one that starts jobs.
 
     Raises:
         OptionError: the value is wrong.
@@ -109,7 +112,7 @@ class ArmedPoints:
 
     def _is_first(self, setting: FailpointSetting) -> bool:
         """Return whether no other process has done this before, if one only is to."""
-        if self._once is None or setting.manager != EVERY_MANAGER or setting.action == "say":
+        if self._once is None or setting.manager not in (EVERY_MANAGER, HEAD_ACTOR) or setting.action == "say":
             return True
         try:
             (self._once / setting.name).touch(exist_ok=False)

@@ -13,7 +13,7 @@ from penstock.cluster.head_notes import HeadNotes
 from penstock.cluster.hosted_job import HostedJob
 from penstock.cluster.job_order import HeadReport, HeadState, JobOrder, StopOrder
 from penstock.engine.checkpoint.repository_probe import open_repository
-from penstock.engine.core.failpoint_settings import arm_from
+from penstock.engine.core.failpoint_settings import HEAD_ACTOR, arm_from
 from penstock.engine.core.job_events import Notice
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.executors.managers.failures import Failure, failure_of
@@ -43,9 +43,6 @@ FOLLOWER_S = 5.0
 LOOK_S = 0.1
 """The interval at which a head that is to leave looks whether all have heard of the end."""
 
-HEAD = "head"
-"""The name of this process for failpoints."""
-
 
 class HeadActor:
     """The head of one job. Its methods are called by Ray, several at a time, and return at once but for `savepoint`.
@@ -61,7 +58,7 @@ class HeadActor:
         self._followed_s: dict[str, float] = {}
         order.home.enter()
         tune_process()
-        arm_from(order.home.environment, HEAD)
+        arm_from(order.home.environment, HEAD_ACTOR)
         number = self._number = self._notes.next_head()
         self._job = HostedJob(order.name, order.since_us, number, self)
         end = self._notes.end()

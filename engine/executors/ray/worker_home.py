@@ -43,7 +43,8 @@ class WorkerHome:
         return self.files == visible_files()
 
     def enter(self) -> None:
-        """Make this process one that finds the user's modules and files as the head does."""
+        """Make this process one that finds the user's modules and files as the head does, and hands the same on."""
+        os.environ.update(self.environment)
         sys.argv[:] = self.arguments
         if self.is_shared:
             os.chdir(self.folder)

@@ -109,12 +109,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 def test_a_point_is_for_one_process(fresh: Callable[[], None]) -> None:
     striking = set()
-    for setting in (f"{POINT}:1:raise", f"tm-1/{POINT}:1:raise", f"tm-*/{POINT}:1:raise"):
-        for manager in ("", "tm-0", "tm-1"):
+    for setting in (f"{POINT}:1:raise", f"tm-1/{POINT}:1:raise", f"tm-*/{POINT}:1:raise", f"head/{POINT}:1:raise"):
+        for manager in ("", "tm-0", "tm-1", "head"):
             fresh()
             if raising(setting, manager):
                 striking.add((setting.partition(POINT)[0], manager))
-    assert striking == {("", ""), ("tm-1/", "tm-1"), ("tm-*/", "tm-0"), ("tm-*/", "tm-1")}
+    assert striking == {("", ""), ("tm-1/", "tm-1"), ("tm-*/", "tm-0"), ("tm-*/", "tm-1"), ("head/", "head")}
 
 
 def test_one_task_manager_only_fails_at_a_point_that_strikes_once(tmp_path: Path, fresh: Callable[[], None]) -> None:
@@ -124,6 +124,16 @@ def test_one_task_manager_only_fails_at_a_point_that_strikes_once(tmp_path: Path
         struck.append(raising(f"tm-*/{POINT}:1:raise", manager, str(tmp_path)))
     assert struck == [True, False, False]
     assert [path.name for path in tmp_path.iterdir()] == [POINT]
+
+
+def test_a_head_actor_that_follows_one_which_died_at_a_point_passes_it(
+    tmp_path: Path, fresh: Callable[[], None]
+) -> None:
+    struck = []
+    for _ in range(2):
+        fresh()
+        struck.append(raising(f"head/{POINT}:1:raise", "head", str(tmp_path)))
+    assert struck == [True, False]
 
 
 def test_all_failpoints_are_listed() -> None:

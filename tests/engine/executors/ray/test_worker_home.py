@@ -1,5 +1,6 @@
 """A task manager finds the user's modules and files as its head does, or is refused."""
 
+import json
 import os
 import subprocess
 import sys
@@ -24,8 +25,6 @@ print(json.dumps([os.getcwd(), sys.argv, model.__file__, state.NAME]))
 
 def entered(home: WorkerHome, folder: Path) -> list[object]:
     """Return what a process has that has entered a home from a folder: its folder, arguments, and modules."""
-    import json
-
     values = {name: getattr(home, name) for name in WorkerHome.__dataclass_fields__}
     ran = subprocess.run(
         [sys.executable, "-c", ENTERED, json.dumps(values)], cwd=folder, capture_output=True, text=True, check=True
@@ -62,6 +61,16 @@ def test_elsewhere_modules_are_those_of_the_copy(home: WorkerHome, tmp_path: Pat
 def test_modules_below_the_programs_folder_are_in_the_copy_and_others_are_not(tmp_path: Path) -> None:
     home = replace(home_here(), folder="/work", program="/work/jobs", path=("jobs", "/work/jobs/lib", "/usr/lib", ""))
     assert home.path_below(tmp_path) == [str(tmp_path), str(tmp_path / "lib")]
+
+
+def test_variables_that_tests_set_go_on_to_task_managers_of_a_head_actor(home: WorkerHome, tmp_path: Path) -> None:
+    text = ENTERED.replace("import model", "print(os.environ['PENSTOCK_FAILPOINT_ONCE']); import model")
+    values = {name: getattr(home, name) for name in WorkerHome.__dataclass_fields__}
+    values["environment"] = {"PENSTOCK_FAILPOINT_ONCE": "struck"}
+    ran = subprocess.run(
+        [sys.executable, "-c", text, json.dumps(values)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines()[0] == "struck"
 
 
 def test_other_versions_are_refused_by_name() -> None:
