@@ -1,7 +1,8 @@
-"""Local folders and files of a job as one process sees them."""
+"""Local folders and files of a job as one process sees them, and the messages that ask for them."""
 
 import msgspec
 
+from penstock.engine.executors.managers.adoption_messages import Message
 from penstock.state.leases.run_records import Owner
 
 SizeAndTime = tuple[int, int]
@@ -26,3 +27,18 @@ class InputFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     path: str
     seen: SizeAndTime | None
+
+
+class LookAtFiles(Message, frozen=True):
+    """To a task manager that may see other files than its head: look at these. Answer: `FilesSeen`."""
+
+    folders: tuple[HeldFolder, ...]
+    files: tuple[InputFile, ...]
+
+
+class FilesSeen(Message, frozen=True):
+    """A task manager on a ``host`` has looked: at the owners of leases, and at files, in the order of the question."""
+
+    host: str
+    owners: tuple[Owner | None, ...]
+    files: tuple[SizeAndTime | None, ...]

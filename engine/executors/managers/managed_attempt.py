@@ -4,7 +4,6 @@ The head decides nothing here that `RecoveringJob` or the checkpoint session dec
 instances run, and brings what these say.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,8 +24,9 @@ from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.part_readings import part_of
-from penstock.engine.executors.managers.places import CALLER, place_phrase, tasks_at, tasks_of
+from penstock.engine.executors.managers.places import CALLER, place_phrase
 from penstock.engine.executors.managers.pool import Lost, News, Said
+from penstock.engine.executors.managers.strikes import Strikes
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
@@ -35,15 +35,12 @@ from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.model.errors import PenstockError, WorkerLeftError, WorkerLostError
+from penstock.model.errors import WorkerLeftError, WorkerLostError
 from penstock.model.ids import TaskId
 from penstock.state.checkpoints.manifest import encode_manifest
 
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
-
-LINK_NS = 500_000_000
-"""How long it is awaited, when a link is lost, whether one of its ends is: that says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +61,16 @@ class ManagedAttempt(Attempt):
         context: AttemptContext,
         options: ManagedOptions,
         start: AttemptStart,
-        found: Adopt | None = None,
+        adopted: Adopt | None = None,
     ) -> None:
-        """Build everything; nothing runs yet. What was ``found`` running is adopted instead, and runs on."""
+        """Build everything; nothing runs yet. What is ``adopted`` runs already, and runs on."""
         self._plan, self._head, self._options = plan, head, options
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
         self.drained = True
         self.at_end = False
         self._deployments = Deployments(plan.graph, head, context.clock, self._take)
         self._files = FileChecks(plan.graph, head, context, self._take)
-        self._struck: deque[Struck] = deque()
+        self._strikes = Strikes(plan.graph, self._deployments, context.clock)
         self._departures = Departures()
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
@@ -84,10 +81,10 @@ class ManagedAttempt(Attempt):
         self._stop: bool | None = None
         self._committed_epoch = 0
         try:
-            if found is None:
+            if adopted is None:
                 self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
             else:
-                self._adopt(found, start)
+                self._adopt(adopted, start)
         except BaseException as error:
             # What was deployed would run on, and nobody have it.
             self.take_down(None, error)
@@ -119,8 +116,9 @@ class ManagedAttempt(Attempt):
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck
             self._see_off()
-            if self._struck:
-                return self._struck.popleft()
+            struck = self._strikes.next()
+            if struck is not None:
+                return struck
             if self._checkpoints is None and self._deployments.have_ended:
                 # What was said last before the end is all there is.
                 failure = self._judgement.judge(self._metrics.decided(self.metrics(), ended=True))
@@ -136,7 +134,7 @@ class ManagedAttempt(Attempt):
                     None if progress is None else report_ns + PROGRESS_NS,
                     self._judgement.due_ns,
                     self._head.control.due_ns,
-                    *(deployment.lost_link[0] for deployment in self._deployments if deployment.lost_link is not None),
+                    *self._strikes.due_ns(),
                 ]
                 self._head.wait(outcome, min((time_ns for time_ns in times if time_ns is not None), default=None))
             if progress is not None and self._clock.monotonic_ns() - report_ns >= PROGRESS_NS:
@@ -152,7 +150,7 @@ class ManagedAttempt(Attempt):
         """Abort the instances of these tasks (None: all), wherever they are."""
         down = self._deployments.remove(tasks)
         taken = frozenset(task for deployment in down for task in deployment.tasks)
-        self._struck = deque(item for item in self._struck if item.tasks is not None and not item.tasks <= taken)
+        self._strikes.drop(taken)
         for note in self._deployments.release(tasks, down):
             error.add_note(f"While the job was aborted: {note}")
         if not self.is_up():
@@ -243,14 +241,14 @@ class ManagedAttempt(Attempt):
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
         self._deployments.start(deployed)
 
-    def _adopt(self, found: Adopt, start: AttemptStart) -> None:
+    def _adopt(self, order: Adopt, start: AttemptStart) -> None:
         checkpoints, graph = self._checkpoints, self._plan.graph
         assert checkpoints is not None
         counted = {} if start.restored is None else start.restored.manifest.ledger
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
         self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
-        held = self._deployments.adopt(found, adopt_order(start, checkpoints.repository))
+        held = self._deployments.adopt(order, adopt_order(start, checkpoints.repository))
         checkpoints.adopted(self, participants(graph), start_behind(start, held), cuts_of(held))
 
     def _restore(self, restored: RestoredState) -> ms.Restore:
@@ -266,11 +264,7 @@ class ManagedAttempt(Attempt):
     def _take_news(self) -> None:
         for news in self._head.news():
             self._take(news)
-        now_ns = self._clock.monotonic_ns()
-        for deployment in self._deployments:
-            if deployment.lost_link is not None and deployment.lost_link[0] <= now_ns:
-                reason, deployment.lost_link = deployment.lost_link[1], None
-                self._struck.append(Struck(WorkerLostError(reason), deployment.tasks))
+        self._strikes.let_links_strike()
 
     def _take(self, news: News) -> None:
         match news:
@@ -301,9 +295,9 @@ class ManagedAttempt(Attempt):
             case ms.UploadFailed():
                 self._uploads.fail(message.epoch, self._head.error(manager, message.failure))
             case ms.Failed():
-                self._fail(manager, message)
+                self._strikes.fail(message, self._head.error(manager, message.failure))
             case ms.LinkLost():
-                self._lose_link(manager, message)
+                self._strikes.lose_link(manager, message)
             case ms.AllEnded():
                 deployment = self._deployments.get(message.deployment)
                 if deployment is not None:
@@ -332,22 +326,6 @@ class ManagedAttempt(Attempt):
         for manager, message in progress.items():
             self._head.send(manager, message)
 
-    def _fail(self, manager: str, message: ms.Failed) -> None:
-        if self._deployments.get(message.deployment) is None:
-            return
-        error = self._head.error(manager, message.failure)
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            raise error
-        tasks = None if message.instance is None else tasks_of(self._plan.graph, message.instance)
-        self._struck.append(Struck(error, tasks))
-
-    def _lose_link(self, manager: str, message: ms.LinkLost) -> None:
-        deployment = self._deployments.get(message.deployment)
-        if deployment is not None and deployment.lost_link is None:
-            ends = f"{place_phrase(manager)} and {place_phrase(message.peer)}"
-            reason = f"the link between {ends} is lost: {message.reason}"
-            deployment.lost_link = self._clock.monotonic_ns() + LINK_NS, reason
-
     def _lose(self, lost: Lost) -> None:
         self._head.control.forget(lost.manager)
         self._relay(self._progress.lose(lost.manager))
@@ -355,14 +333,7 @@ class ManagedAttempt(Attempt):
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")
         self._deployments.lose(lost.manager, error)
         self._files.lose(lost.manager)
-        self._strike(lost.manager, error)
-
-    def _strike(self, manager: str, error: PenstockError) -> None:
-        """Let what a task manager hosts begin anew."""
-        for deployment in self._deployments:
-            if manager in deployment.managers:
-                deployment.lost_link = None
-                self._struck.append(Struck(error, tasks_at(self._plan.graph, deployment.places, manager)))
+        self._strikes.at(lost.manager, error)
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
@@ -378,7 +349,7 @@ class ManagedAttempt(Attempt):
         """Let task managers go that were told to end, behind a checkpoint if they host anything."""
         hosting, now_ns = self._deployments.managers, self._clock.monotonic_ns()
         for manager in see_off(self._departures, self._head.pool, self._checkpoints, hosting, now_ns):
-            self._strike(manager, WorkerLeftError(f"{place_phrase(manager)} leaves, as it was told to end"))
+            self._strikes.at(manager, WorkerLeftError(f"{place_phrase(manager)} leaves, as it was told to end"))
 
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""

@@ -19,14 +19,13 @@ from penstock.engine.executors.managers.adoption_messages import (
     ReadHolding,
 )
 from penstock.engine.executors.managers.failures import Failure
-from penstock.engine.executors.managers.file_views import HeldFolder, InputFile, SizeAndTime
+from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
-from penstock.state.leases.run_records import Owner
 
-__all__ = ["Adopt", "Adopted", "EpochCommitted", "Holding", "ReadHolding"]
+__all__ = ["Adopt", "Adopted", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding"]
 
 
 class Setup(Message, frozen=True):
@@ -47,13 +46,6 @@ class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     damaged: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     afresh: bool = False
-
-
-class LookAtFiles(Message, frozen=True):
-    """To a task manager that may see other files than its head: look at these. Answer: `FilesSeen`."""
-
-    folders: tuple[HeldFolder, ...]
-    files: tuple[InputFile, ...]
 
 
 class Deploy(Message, frozen=True):
@@ -140,14 +132,6 @@ class Joined(Message, frozen=True):
     pid: int
     address: str
     files: str
-
-
-class FilesSeen(Message, frozen=True):
-    """A task manager on a ``host`` has looked: at the owners of leases, and at files, in the order of the question."""
-
-    host: str
-    owners: tuple[Owner | None, ...]
-    files: tuple[SizeAndTime | None, ...]
 
 
 class SetupFailed(Message, frozen=True):
