@@ -11,6 +11,7 @@ from penstock.engine.core.clock import ManualClock, SystemClock
 from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.control_listener import ControlListener
 from penstock.engine.executors.ray.launcher import FULL_NS, PLACES_NS, RayLauncher
+from penstock.engine.executors.ray.outliving import Outliving, job_title, left_places, survivors
 from penstock.engine.executors.ray.worker_home import home_here
 from penstock.engine.plan.resources import RankNeeds
 from penstock.model.errors import RetryableError, UserError
@@ -23,17 +24,24 @@ TOKEN = bytes(32)
 
 
 @contextmanager
-def launched(count: int, clock: ManualClock, needs: Sequence[Mapping[str, float]] = ()) -> Iterator[RayLauncher]:
-    listener = ControlListener(TOKEN, 1, "127.0.0.1", SystemClock())
-    home = home_here()
+def launched(
+    count: int,
+    clock: ManualClock,
+    needs: Sequence[Mapping[str, float]] = (),
+    run: int = 1,
+    outliving: Outliving | None = None,
+) -> Iterator[RayLauncher]:
+    listener = ControlListener(TOKEN, run, "127.0.0.1", SystemClock())
+    home, alone_s = home_here(), 0.0 if outliving is None else outliving.alone_s
     launcher = RayLauncher(
-        "shop, run 1",
+        f"shop, run {run}" if outliving is None else job_title("shop", run),
         count,
         "PACK",
         listener,
-        lambda name: ActorSettings(name, "shop", 1, listener.address, TOKEN, home),
+        lambda name: ActorSettings(name, "shop", run, listener.address, TOKEN, home, alone_s),
         clock,
-        needs=RankNeeds(needs, "'score' at shop.py:7"),
+        outliving,
+        RankNeeds(needs, "'score' at shop.py:7"),
     )
     try:
         yield launcher
@@ -119,3 +127,25 @@ def test_an_ending_is_told_in_words(on_ray: RayCluster) -> None:
         assert launcher.ended("tm-2") is None
         for end in (ends[0], ends[2]):
             end.close()
+
+
+def test_who_was_taken_for_lost_and_wakes_up_ends_nothing(on_ray: RayCluster) -> None:
+    with launched(
+        1, ManualClock(), outliving=Outliving("shop", 60.0, TOKEN, follows=False, leads=lambda: False)
+    ) as slept:
+        end = slept.start("tm-0").result(60)
+        until(lambda: slept.cpu_ns("tm-0") is not None)
+        slept.close(0)
+        assert list(survivors("shop")) == ["tm-0"] and len(list(left_places("shop"))) == 1
+        # It has no task manager yet, and so nothing that another could lead.
+        follower = Outliving("shop", 60.0, TOKEN, follows=True, leads=lambda: True)
+        with launched(1, ManualClock(), run=2, outliving=follower) as launcher:
+            (offered,) = launcher.survivors().values()
+            offered.result(60).close()
+            assert launcher.ended("tm-0", 60) is not None
+            launcher.forget("tm-0")
+            # Its place is taken over.
+            launcher.start("tm-1").result(60).close()
+        end.close()
+    assert not survivors("shop") and not list(left_places("shop"))
+    until(lambda: on_ray.task_managers() == [])
