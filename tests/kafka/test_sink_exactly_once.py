@@ -1,11 +1,13 @@
 """Exactly once against a real broker: fencing, markers, restores at another parallelism, older checkpoints."""
 
+import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -99,6 +101,28 @@ def test_a_second_start_fences_the_first(kafka: str, topic: MakeTopic, start: St
         first.sink.commit(2, zombie)
     second.publish(2, 4)
     assert ids_in(kafka, name) == [1, 2, 4]
+
+
+def test_writers_that_outlive_their_sink_are_taken_over(kafka: str, topic: MakeTopic, start: Start) -> None:
+    """Whoever wakes up in the commit of the last checkpoint publishes it, or finds it published, and nothing twice."""
+    name = topic(2)
+    first = start(name, 2).recover()
+    first.publish(1, 1, 2)
+    writing = pickle.loads(cloudpickle.dumps(first.sink))
+    beside, first.writers = first.writers, [writing.open(SCHEMA, instance, 2) for instance in range(2)]
+    receipts = first.prepare(2, 3, 4)
+    second = start(name, 2)
+    second.sink.adopt(2, receipts, writing.claim())
+    first.sink.commit(2, receipts)
+    second.sink.commit(2, receipts)
+    given_up = first.prepare(3, 5)
+    second.sink.commit(4, [*given_up, *first.prepare(4, 6, 7)])
+    assert sorted(ids_in(kafka, name)) == [1, 2, 3, 4, 5, 6, 7]
+    third = start(name, 2)
+    with pytest.raises(FatalError, match="is not as the writers that live have left it"):
+        third.sink.adopt(2, [], writing.claim())
+    for writer in beside:
+        writer.abort()
 
 
 def test_a_producer_of_somebody_else_is_fenced(kafka: str, topic: MakeTopic, start: Start) -> None:

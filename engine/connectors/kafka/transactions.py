@@ -232,7 +232,8 @@ class TransactionalId:
         if marker not in (self._marker, wanted.marker):
             return self._lost(wanted, marker)
         if self.state is _S.CONTESTED:
-            if self._error is not None:
+            # What is gone was published, if the marker is there that was to go with it: by who has the same claim.
+            if self._error is not None and marker != wanted.marker:
                 return _S.DOWN, GiveUp(self._error)
             return self._again(f"another producer opened transactional id {self.name!r}", Open())
         return self._done(marker) if marker == wanted.marker else (_S.SENDING, Send(wanted))

@@ -87,8 +87,9 @@ def test_a_commit_that_was_broken_off_is_finished_by_who_adopts(tmp_path: Path, 
     assert scene.visible() == up_to(4)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("step", range(COMMIT_STEPS))
-def test_who_wakes_up_in_a_commit_changes_nothing(tmp_path: Path, step: int) -> None:
+def test_who_wakes_up_in_a_commit_changes_nothing(tmp_path: Path, step: int, at_once: bool) -> None:
     scene = Scene(tmp_path / "out")
     scene.sink.commit(1, scene.prepare(1))
     receipts = scene.prepare(2)
@@ -100,6 +101,10 @@ def test_who_wakes_up_in_a_commit_changes_nothing(tmp_path: Path, step: int) -> 
             return
         arm(None)
         heirs.append(scene.adopt(2, []))
+        if at_once:
+            go_on()
+
+    def go_on() -> None:
         heirs[0].commit(2, receipts)
         heirs[0].commit(3, scene.prepare(3))
 
@@ -107,6 +112,8 @@ def test_who_wakes_up_in_a_commit_changes_nothing(tmp_path: Path, step: int) -> 
     with suppress(FencedError, FatalError):
         scene.sink.commit(2, receipts)
     arm(None)
+    if heirs and not at_once:
+        go_on()
     if heirs:
         assert scene.visible() == up_to(3)
         heirs[0].commit(4, scene.prepare(4))

@@ -82,8 +82,9 @@ def test_a_commit_that_was_broken_off_is_finished_by_who_adopts(step: int) -> No
     assert scene.is_published()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("step", range(COMMIT_STEPS))
-def test_who_wakes_up_in_a_commit_repeats_nothing(step: int) -> None:
+def test_who_wakes_up_in_a_commit_repeats_nothing(step: int, at_once: bool) -> None:
     scene = Scene()
     scene.commits.commit(1, scene.prepare(1))
     receipts = scene.prepare(2)
@@ -95,6 +96,10 @@ def test_who_wakes_up_in_a_commit_repeats_nothing(step: int) -> None:
             return
         arm(None)
         heirs.append(scene.adopt(2))
+        if at_once:
+            go_on()
+
+    def go_on() -> None:
         heirs[0].commit(2, receipts)
         heirs[0].commit(3, scene.prepare(3))
 
@@ -102,6 +107,8 @@ def test_who_wakes_up_in_a_commit_repeats_nothing(step: int) -> None:
     with suppress(PenstockError):
         scene.commits.commit(2, receipts)
     arm(None)
+    if heirs and not at_once:
+        go_on()
     if heirs:
         assert scene.is_published()
         heirs[0].commit(4, scene.prepare(4))
