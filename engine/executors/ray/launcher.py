@@ -158,9 +158,8 @@ class RayLauncher:
             over = survivor.actor.follow.remote(settings.run, settings.head)
             self._calls[name] = ActorCall(survivor.actor, over, cpu)
             for places in self._places:
-                place = places.free(())
-                if places.name == survivor.places and place is not None:
-                    places.taken[name] = place
+                if places.name == survivor.places:
+                    places.taken[name] = survivor.place
         return ends
 
     def rank(self, name: str) -> int | None:
@@ -243,12 +242,10 @@ class RayLauncher:
             max_restarts=0,
             max_task_retries=0,
             namespace=NAMESPACE,
-            name=f"{places.name}, {name}",
+            name=f"{places.name}, place {place}, {name}",
             lifetime=self._lifetime,
             max_concurrency=CALLS,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(
-                places.group, placement_group_bundle_index=place if self._needs else -1
-            ),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(places.group, placement_group_bundle_index=place),
         )
         actor: Any = make.remote(name)
         self._calls[name] = ActorCall(actor, actor.serve.remote(self._settings(name)), cpu)

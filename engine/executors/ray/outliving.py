@@ -35,10 +35,11 @@ class Outliving:
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """A task manager that lives: its name, the name of the group of its places, its run, and its actor."""
+    """A task manager that lives: its name, the group that its place is of and the number there, its run, its actor."""
 
     name: str
     places: str
+    place: int
     run: int
     actor: Any
 
@@ -55,8 +56,8 @@ def survivors(job: str) -> Mapping[str, Survivor]:
     """
     import ray
 
-    found: dict[str, Survivor] = {}
-    named = re.compile(rf"({_title(job)}, places \d+), (tm-\d+)")
+    living: dict[str, Survivor] = {}
+    named = re.compile(rf"(?P<places>{_title(job)}, places \d+), place (?P<place>\d+), (?P<name>tm-\d+)")
     matches = [match for match in map(named.fullmatch, _actors()) if match]
     for match in sorted(matches, key=lambda match: int(match["run"])):
         try:
@@ -64,10 +65,11 @@ def survivors(job: str) -> Mapping[str, Survivor]:
         except ValueError:
             # It has ended meanwhile.
             continue
-        if match[3] in found:
-            ray.kill(found[match[3]].actor)
-        found[match[3]] = Survivor(match[3], match[1], int(match["run"]), actor)
-    return found
+        name = match["name"]
+        if name in living:
+            ray.kill(living[name].actor)
+        living[name] = Survivor(name, match["places"], int(match["place"]), int(match["run"]), actor)
+    return living
 
 
 def left_places(job: str) -> Iterator[tuple[str, Any, int]]:
@@ -104,7 +106,7 @@ def leave_places(clock: Clock, pause: Callable[[float], object]) -> None:
     mine, group = ray.get_runtime_context().get_actor_name(), get_current_placement_group()
     if mine is None or group is None:
         return
-    places = mine.rpartition(", ")[0]
+    places = mine.rsplit(", ", 2)[0]
     until_ns = clock.monotonic_ns() + int(LAST_S * 1e9)
     while clock.monotonic_ns() < until_ns:
         living = sorted(name for name in _actors() if name.startswith(f"{places}, "))
