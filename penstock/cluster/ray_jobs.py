@@ -78,8 +78,9 @@ def submit_and_follow(
         if any(line.startswith(RUNNING) for line in lines) or status == JobStatus.SUCCEEDED:
             return str(job)
         if status.is_terminal():
-            info = client.get_job_info(job)
-            raise SubmissionError(f"job {job} of Ray is {status.lower()}: {info.message or 'it says no more'}")
+            # What it has printed was said already, and stands in the message once more.
+            message = (client.get_job_info(job).message or "it says no more").partition(", last available logs")[0]
+            raise SubmissionError(f"job {job} of Ray is {status.lower()}: {message}")
         time.sleep(LOOK_S)
 
 

@@ -136,6 +136,9 @@ def print_reports(reports: list[HeadReport], *, as_json: bool) -> None:
             values |= {"rows_in": metrics.source_rows, "state_bytes": metrics.state_bytes}
             typer.echo(json.dumps(values | {"metrics_url": report.metrics_url}))
         return
+    if not reports:
+        typer.echo("no job runs on this Ray cluster", err=True)
+        return
     columns = [Column("job", figures=False), Column("", figures=False), Column("since", figures=False)]
     columns += [Column(title) for title in ("head", "rows in", "state", "time")]
     lines = []

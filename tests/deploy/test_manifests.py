@@ -1,7 +1,10 @@
 """What is deployed by Docker Compose and KubeRay: of known fields, with commands that there are, ready, unhurried."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 import yaml
 from ray.scripts.scripts import cli as ray_commands
 
-from tests.command_line import commands, penstock
+from tests.command_line import commands
 from tests.deploy.compose_file import ComposeFile
 from tests.deploy.kuberay_file import ClusterSpec, ConfigMap, Container, PodSpec, RayCluster, RayJob
 
@@ -132,21 +135,21 @@ def test_commands_and_options_are_those_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["fill.py", "bids.py"])
-def test_the_pipelines_of_the_example_can_be_planned(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("KAFKA", "127.0.0.1:1")
-    monkeypatch.setenv("DATA", "/data")
-    assert penstock("explain", DEPLOY / "ray" / "example" / name) == 0
-    assert "bids" in capsys.readouterr().out
+def test_the_pipelines_of_the_example_can_be_planned(name: str) -> None:
+    command = [sys.executable, "-m", "penstock", "explain", str(DEPLOY / "ray" / "example" / name)]
+    environment = {**os.environ, "KAFKA": "127.0.0.1:1", "DATA": "/data"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=100)
+    assert "bids" in ran.stdout
 
 
-def test_the_pipeline_of_the_config_map_can_be_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pipeline_of_the_config_map_runs_with_checkpoints(tmp_path: Path) -> None:
     entrypoint, (name, text) = shlex.split(job()[0].spec.entrypoint), *job()[1].data.items()
     assert f"/pipeline/{name}" in entrypoint
-    (tmp_path / name).write_text(text)
-    assert penstock("explain", tmp_path / name) == 0
-    assert "hot" in capsys.readouterr().out
+    assert "100_000_000" in text
+    (tmp_path / name).write_text(text.replace("100_000_000", "100_000"))
+    command = [sys.executable, "-m", "penstock", "run", name, "--checkpoint-dir", "checkpoints"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+    assert "channel=Baidu" in ran.stdout
 
 
 @pytest.mark.parametrize("change", [{"shm-size": "1g"}, {"depends_on": {"kafka": {"condition": "healthy"}}}])
