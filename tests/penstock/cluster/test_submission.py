@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -58,7 +60,9 @@ def dashboard() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     scripts = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    # A job of Ray finds its cluster by a file in the folder of all clusters of a machine, where the newest stands.
+    own = tempfile.mkdtemp(prefix="ray-")
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "RAY_TMPDIR": own}
     keeper = subprocess.Popen(
         [sys.executable, "-c", _KEEPER, str(port)],
         stdin=subprocess.PIPE,
@@ -75,6 +79,7 @@ def dashboard() -> Iterator[str]:
         keeper.stdin.close()
         keeper.wait(60)
         keeper.stdout.close()
+        shutil.rmtree(own)
 
 
 @pytest.fixture
