@@ -69,6 +69,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
     import ray
 
     from penstock.engine.executors.ray.launcher import RayLauncher
+    from penstock.engine.executors.ray.reserved_places import Wanted
 
     storage = storage_of(context)
     needs = rank_needs(plan.graph, options.task_managers)
@@ -90,14 +91,12 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
             listener = ControlListener(setup.token, run, host, context.clock, tls)
             opened.callback(listener.close)
             launcher = RayLauncher(
-                title,
-                options.task_managers,
-                "SPREAD" if options.spread else "PACK",
+                Wanted(title, options.task_managers, "SPREAD" if options.spread else "PACK", needs),
                 listener,
                 lambda name: ActorSettings(name, plan.name, run, listener.address, setup.token, home, alone_s),
                 context.clock,
                 outliving,
-                needs,
+                goes_on=options.outliving is not None and options.outliving.follows,
             )
             launchers.append(launcher)
             opened.callback(launcher.close, 0)

@@ -15,6 +15,9 @@ from ray.exceptions import (
 
 _CAUSES = re.compile(r"\s*Some common causes include:.*", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+NODE_LOST = "its node is lost"
+"""How the ending begins of an actor that was on a lost node, or was to begin there."""
+
 _KEYS = ("class_name:", "actor_id:", "pid:", "name:", "namespace:", "ip:")
 
 
@@ -33,7 +36,7 @@ def ending_in_words(error: RayError) -> str:
         case OutOfMemoryError():
             return f"Ray killed it, as memory is short on its node: {_first_line(str(error))}"
         case NodeDiedError():
-            return "its node is lost"
+            return NODE_LOST
         case RuntimeEnvSetupError():
             return f"Ray could not prepare its process: {_first_line(str(error))}"
         case RayTaskError():
@@ -52,7 +55,7 @@ def _death(text: str) -> str:
     if "ray.kill" in reason:
         return "it was ended by ray.kill"
     if "node" in reason and ("died" in reason or "dead" in reason) and "worker process has died" not in reason:
-        return f"its node is lost: {_first_line(reason)}"
+        return f"{NODE_LOST}: {_first_line(reason)}"
     if "connection error code 2" in reason:
         return "its process has died; it was killed, for want of memory perhaps, or has crashed"
     return _CAUSES.sub("", reason) or lines[0]

@@ -2,13 +2,13 @@
 
 import secrets
 import socket
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from itertools import count as count_up
 from typing import Any, Protocol
 
 import ray
+from ray import PlacementGroupID
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -16,56 +16,26 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.executors.ray.actor import TaskManagerActor
 from penstock.engine.executors.ray.cluster import NAMESPACE
 from penstock.engine.executors.ray.cpu_witness import CpuReading, witness_name
-from penstock.engine.executors.ray.endings import ending_of
+from penstock.engine.executors.ray.endings import NODE_LOST, ending_of
 from penstock.engine.executors.ray.node_drain import draining_nodes
 from penstock.engine.executors.ray.outliving import Outliving, left_places, survivors
-from penstock.engine.plan.resources import RankNeeds, Resources
-from penstock.model.errors import BugError, RetryableError, UserError
-
-PLACES_NS = 30_000_000_000
-"""How long places are waited for that the cluster does not have."""
+from penstock.engine.executors.ray.reserved_places import (
+    PLACES_NS,
+    ActorCall,
+    Places,
+    Wanted,
+    asked_text,
+    check_needs,
+    cpus,
+)
+from penstock.engine.plan.resources import Resources
+from penstock.model.errors import BugError, RetryableError
 
 CALLS = 4
 """How many calls an actor takes at a time: that of its life, of the head that leads it, and of one that is to."""
 
 FULL_NS = 10_000_000_000
 """For how long a cluster without room is believed to be full."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActorCall:
-    """A task manager: its actor, the call that takes as long as it lives, and what is said of the cores it uses."""
-
-    actor: Any
-    over: Any
-    cpu: CpuReading
-
-
-@dataclass(eq=False)
-class _Places:
-    """Places that were reserved together, and the task managers that have some, by the number of the place.
-
-    ``ranks`` are those of which instances need something, by the number of the place.
-    """
-
-    name: str
-    group: PlacementGroup
-    bundles: Sequence[Resources]
-    asked_ns: int
-    ranks: Sequence[int] = ()
-    are_there: bool = False
-    taken: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        return len(self.bundles)
-
-    def free(self, draining: Collection[str]) -> int | None:
-        """Return a place that nobody has, on a node that stays; None: there is none."""
-        nodes = placement_group_table(self.group).get("bundles_to_node_id", {}) if draining else {}
-        taken = set(self.taken.values())
-        places = range(self.size)
-        return next((place for place in places if place not in taken and nodes.get(place) not in draining), None)
 
 
 class Joining(Protocol):
@@ -82,36 +52,40 @@ class RayLauncher:
     """Starts, watches and ends the task managers of one run of a job. Its methods are called by one thread at a time.
 
     Nothing waits for Ray: an actor that has no place yet is started, and has not joined. If places are not there after
-    `PLACES_NS`, as many are taken as the cluster has, and those without one count as ended.
+    `PLACES_NS`, as many are taken as the cluster has, and those without one count as ended; so does one whose place was
+    lost with its node, if there is no other after that time.
     """
 
     def __init__(
         self,
-        title: str,
-        count: int,
-        strategy: str,
+        wanted: Wanted,
         join: Joining,
         settings: Callable[[str], Any],
         clock: Clock,
         outliving: Outliving | None = None,
-        needs: RankNeeds | None = None,
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """Begin ``count`` task managers, in places by a ``strategy`` of Ray; ``title`` stands before their names.
+        """Begin with none; ``join`` is where they connect to, ``settings`` makes the argument of an actor's call.
 
-        The first places have what ``needs`` says beside a core, for instances that cannot do without.
-
-        ``join`` is where they connect to, ``settings`` makes the argument of an actor's call. What is ``outliving`` the
-        head belongs to no process.
+        What is ``outliving`` the head belongs to no process. With ``goes_on`` this process is an actor that was started
+        anew: nodes that the cluster does not have now are not waited for.
         """
-        self._title = f"{title}, {secrets.token_hex(4)}"
-        self._strategy, self._clock, self._count, self._outliving = strategy, clock, count, outliving
+        # It stays the same when Ray starts an actor anew.
+        self._owner = ray.get_runtime_context().get_actor_id()
+        if goes_on and outliving is None:
+            self._remove_left_groups()
+        self._title = f"{wanted.title}, {secrets.token_hex(4)}"
+        self._wanted, self._clock, self._outliving, self._goes_on = wanted, clock, outliving, goes_on
         self._lifetime = None if outliving is None else "detached"
-        self._reserved = 0
+        self._reserved = self._lacking = 0
         self._join, self._settings = join, settings
         self._calls: dict[str, ActorCall] = {}
         self._unplaced: dict[str, str] = {}
-        self._needs, self._needy = ((), "") if needs is None else (needs.ranks, needs.operators)
-        self._places: list[_Places] = []
+        # One that was begun in vain may not be quite gone when another is begun of its name.
+        self._begun = count_up()
+        self._needs = wanted.needs.ranks
+        self._places: list[Places] = []
         self._full: tuple[int, str] | None = None
         self._closed = False
 
@@ -124,19 +98,24 @@ class RayLauncher:
         if self._closed or name in self._calls:
             raise BugError(f"task manager {name!r} is started twice, or after the launcher was closed")
         draining = draining_nodes()
-        free = ((places, places.free(draining)) for places in self._places if len(places.taken) < places.size)
+        self._remove_broken()
+        free = ((places, places.free(draining)) for places in self._places)
         places, place = next(((places, place) for places, place in free if place is not None), (None, None))
-        if places is None and len(self._calls) < self._count and not self._reserved:
-            # All that are to come, so that they are together or apart as they are wanted.
-            places, place = self._reserve(self._count - len(self._calls), self._needs), 0
-            self._places.append(places)
+        if places is None and len(self._calls) < self._wanted.count and not self._reserved:
+            places, place = self._reserve_all(), 0
+        elif places is None and self._lacking:
+            self._lacking -= 1
+            lack = f"{asked_text(self._wanted.count)}, which has {cpus(ray.cluster_resources())} now"
+            self._find_full(lack)
+            self._unplaced[name] = lack
+            return self._join.expect(name)
         if places is None or place is None:
             if self._full is not None and self._clock.monotonic_ns() < self._full[0]:
                 raise RetryableError(self._full[1])
             places, place = self._reserve_one(draining), 0
-            self._places.append(places)
         end = self._join.expect(name)
-        self._begin(name, places, place, CpuReading(self._join.expect(witness_name(name))))
+        cpu = CpuReading(self._join.expect(witness_name(name)))
+        self._begin(name, places, place, cpu, end, self._clock.monotonic_ns())
         return end
 
     def survivors(self) -> Mapping[str, Future[socket.socket]]:
@@ -144,19 +123,19 @@ class RayLauncher:
 
         The places that this one had left are taken over, too.
         """
-        outliving = self._outliving
+        outliving, now_ns = self._outliving, self._clock.monotonic_ns()
         if outliving is None:
             return {}
         for name, group, size in left_places(outliving.job):
             bundles = [{"CPU": 1.0}] * size
-            self._places.append(_Places(name, group, bundles, self._clock.monotonic_ns(), are_there=True))
+            self._places.append(Places(name, group, bundles, now_ns, are_there=True, left=True))
         ends: dict[str, Future[socket.socket]] = {}
         for name, survivor in survivors(outliving.job).items():
             ends[name] = self._join.expect(name)
             settings = self._settings(name)
             cpu = CpuReading(self._join.expect(witness_name(name)))
             over = survivor.actor.follow.remote(settings.run, settings.head)
-            self._calls[name] = ActorCall(survivor.actor, over, cpu)
+            self._calls[name] = ActorCall(survivor.actor, over, cpu, ends[name], now_ns)
             for places in self._places:
                 if places.name == survivor.places:
                     places.taken[name] = survivor.place
@@ -177,7 +156,15 @@ class RayLauncher:
             return self._unplaced[name]
         call = self._calls[name]
         over, _ = ray.wait([call.over], timeout=patience_s)
-        return ending_of(call.over) if over else None
+        if not over:
+            return None
+        ending = ending_of(call.over)
+        places = next((places for places in self._places if name in places.taken), None)
+        if call.end.done() or places is None or places.left or not ending.startswith(NODE_LOST):
+            return ending
+        # It never began: its place was on a node whose loss Ray has only now seen, and Ray has or looks for another.
+        self._begin(name, places, places.taken[name], call.cpu, call.end, call.begun_ns)
+        return None
 
     def cpu_ns(self, name: str) -> int | None:
         """Return the time that a process has used on any core, as its witness has said; None: it has said nothing."""
@@ -217,22 +204,49 @@ class RayLauncher:
         """Return whether the actors are this head's: of one that slept another may lead them by now."""
         return self._outliving is None or self._outliving.leads()
 
-    def _reserve(self, count: int, needs: Sequence[Resources] = (), first: int = 0) -> _Places:
+    def _remove_left_groups(self) -> None:
+        """Remove the groups of earlier processes of this actor, which Ray keeps as long as there is the actor."""
+        for key, group in placement_group_table().items():
+            if group["name"].startswith(f"{self._owner} ") and group["state"] != "REMOVED":
+                remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(key)))
+
+    def _remove_broken(self) -> None:
+        """Give back the places that a head before has left if some are lost and nobody has the others."""
+        for places in [places for places in self._places if places.left and not places.taken]:
+            if not places.is_whole():
+                self._places.remove(places)
+                remove_placement_group(places.group)
+
+    def _reserve_all(self) -> Places:
+        """Ask for all that are to come, so that they are together or apart as they are wanted."""
+        asked = room = self._wanted.count - len(self._calls)
+        if self._goes_on:
+            whole = cpus(ray.cluster_resources())
+            room = max(1, len(self._needs), min(asked, whole - len(self._calls)))
+        self._lacking = max(0, asked - room)
+        return self._reserve(room, self._needs)
+
+    def _reserve(self, count: int, needs: Sequence[Resources] = (), first: int = 0) -> Places:
         """Ask for places, the first of them for ranks from ``first`` on, which have what these need."""
         self._reserved += 1
         name = f"{self._title}, places {self._reserved}"
         lasting = {} if self._lifetime is None else {"lifetime": self._lifetime}
         bundles = [{"CPU": 1.0, **(needs[place] if place < len(needs) else {})} for place in range(count)]
-        group = placement_group(bundles, strategy=self._strategy, name=name, **lasting)
-        return _Places(name, group, bundles, self._clock.monotonic_ns(), range(first, first + len(needs)))
+        shown = name if self._outliving is not None else f"{self._owner} {name}"
+        group = placement_group(bundles, strategy=self._wanted.strategy, name=shown, **lasting)
+        now_ns = self._clock.monotonic_ns()
+        self._places.append(Places(name, group, bundles, now_ns, range(first, first + len(needs))))
+        return self._places[-1]
 
-    def _reserve_one(self, draining: Collection[str]) -> _Places:
+    def _reserve_one(self, draining: Collection[str]) -> Places:
         """Ask for another place, for that of a rank on a node that is drained if there is one."""
         held = {self.rank(name) for places in self._places for name in places.taken}
         rank = next((rank for rank in range(len(self._needs)) if draining and rank not in held), None)
         return self._reserve(1) if rank is None else self._reserve(1, self._needs[rank : rank + 1], rank)
 
-    def _begin(self, name: str, places: _Places, place: int, cpu: CpuReading) -> None:
+    def _begin(
+        self, name: str, places: Places, place: int, cpu: CpuReading, end: Future[socket.socket], begun_ns: int
+    ) -> None:
         places.taken[name] = place
         bundle = dict(places.bundles[place])
         make = ray.remote(TaskManagerActor).options(
@@ -242,24 +256,49 @@ class RayLauncher:
             max_restarts=0,
             max_task_retries=0,
             namespace=NAMESPACE,
-            name=f"{places.name}, place {place}, {name}",
+            name=f"{places.name}, place {place}, begun {next(self._begun)}, {name}",
             lifetime=self._lifetime,
             max_concurrency=CALLS,
             scheduling_strategy=PlacementGroupSchedulingStrategy(places.group, placement_group_bundle_index=place),
         )
         actor: Any = make.remote(name)
-        self._calls[name] = ActorCall(actor, actor.serve.remote(self._settings(name)), cpu)
+        self._calls[name] = ActorCall(actor, actor.serve.remote(self._settings(name)), cpu, end, begun_ns)
 
     def _await_places(self) -> None:
         """Look whether places are there now, and give those up that have been waited for long enough."""
         now_ns = self._clock.monotonic_ns()
-        for places in [places for places in self._places if not places.are_there]:
-            if placement_group_table(places.group).get("state") == "CREATED":
+        for places in tuple(self._places):
+            late = [name for name in places.taken if self._is_late(name, now_ns)]
+            if places.are_there and not late:
+                continue
+            if places.is_whole():
                 places.are_there = True
+            elif places.are_there:
+                self._give_up_lost(places, late)
             elif places.taken and now_ns - places.asked_ns >= PLACES_NS:
-                self._give_up(places, now_ns)
+                self._give_up(places)
 
-    def _give_up(self, places: _Places, now_ns: int) -> None:
+    def _is_late(self, name: str, now_ns: int) -> bool:
+        """Return whether one has not connected, and might have for long."""
+        call = self._calls[name]
+        return not call.end.done() and now_ns - call.begun_ns >= PLACES_NS
+
+    def _give_up_lost(self, places: Places, late: Sequence[str]) -> None:
+        """Let go of those whose places were lost with their nodes; Ray looks for other places meanwhile."""
+        reason = (
+            f"{asked_text(len(late))} for task managers whose nodes are lost, and its "
+            f"{cpus(ray.cluster_resources())} have no room after {PLACES_NS // 1_000_000_000} s"
+        )
+        self._find_full(reason)
+        for name in late:
+            ray.kill(self._calls.pop(name).actor)
+            places.taken.pop(name)
+            self._unplaced[name] = reason
+
+    def _find_full(self, reason: str) -> None:
+        self._full = self._clock.monotonic_ns() + FULL_NS, reason
+
+    def _give_up(self, places: Places) -> None:
         """Take as many places as there are in the stead of some that are not to be had together."""
         asked = places.size
         self._places.remove(places)
@@ -269,42 +308,17 @@ class RayLauncher:
             ray.kill(call.actor)
         remove_placement_group(places.group)
         if places.ranks and len(places.ranks) == len(self._needs):
-            self._check_needs(asked - 1)
-        free = int(ray.available_resources().get("CPU", 0))
+            check_needs(self._wanted.needs, asked - 1)
+        free = cpus(ray.available_resources())
         placed = sorted(places.taken, key=lambda name: (places.taken[name], name))[: min(free, asked - 1)]
         if placed:
             needs = self._needs[places.ranks[0] : places.ranks[-1] + 1] if places.ranks else []
             fewer = self._reserve(len(placed), needs, places.ranks[0] if needs else 0)
-            self._places.append(fewer)
             for place, name in enumerate(placed):
-                self._begin(name, fewer, place, waiting[name].cpu)
-        whole = int(ray.cluster_resources().get("CPU", 0))
+                self._begin(name, fewer, place, waiting[name].cpu, waiting[name].end, fewer.asked_ns)
         reason = (
-            f"{asked} {'CPU was' if asked == 1 else 'CPUs were'} asked of Ray for task managers, and {free} of its "
-            f"{whole} are free after {PLACES_NS // 1_000_000_000} s"
+            f"{asked_text(asked)} for task managers, and {free} of its {cpus(ray.cluster_resources())} are free after "
+            f"{PLACES_NS // 1_000_000_000} s"
         )
-        self._full = now_ns + FULL_NS, reason
+        self._find_full(reason)
         self._unplaced |= dict.fromkeys(places.taken.keys() - set(placed), reason)
-
-    def _check_needs(self, most: int) -> None:
-        """Refuse to go on where instances cannot have what they need, on so many task managers at ``most``.
-
-        Raises:
-            UserError: naming what was asked, what there is, and for which operators.
-        """
-        free, whole = ray.available_resources(), ray.cluster_resources()
-        asked = Counter({"CPU": float(len(self._needs))})
-        for need in self._needs:
-            asked.update(need)
-        for name in sorted(asked, key=lambda name: (name == "CPU", name)):
-            if free.get(name, 0.0) < asked[name]:
-                raise UserError(
-                    f"{asked[name]:g} {name} asked of Ray for {self._needy}, and {free.get(name, 0.0):g} of its "
-                    f"{whole.get(name, 0.0):g} are free after {PLACES_NS // 1_000_000_000} s: let the cluster have it, "
-                    "or change resources() or parallelism()"
-                )
-        if most < len(self._needs):
-            raise UserError(
-                f"{len(self._needs)} task managers were asked of Ray that have what {self._needy} needs, and no nodes "
-                f"have it and a core each after {PLACES_NS // 1_000_000_000} s: start fewer, or change resources()"
-            )

@@ -57,7 +57,7 @@ def survivors(job: str) -> Mapping[str, Survivor]:
     import ray
 
     living: dict[str, Survivor] = {}
-    named = re.compile(rf"(?P<places>{_title(job)}, places \d+), place (?P<place>\d+), (?P<name>tm-\d+)")
+    named = re.compile(rf"(?P<places>{_title(job)}, places \d+), place (?P<place>\d+), begun \d+, (?P<name>tm-\d+)")
     matches = [match for match in map(named.fullmatch, _actors()) if match]
     for match in sorted(matches, key=lambda match: int(match["run"])):
         try:
@@ -106,7 +106,7 @@ def leave_places(clock: Clock, pause: Callable[[float], object]) -> None:
     mine, group = ray.get_runtime_context().get_actor_name(), get_current_placement_group()
     if mine is None or group is None:
         return
-    places = mine.rsplit(", ", 2)[0]
+    places = mine.rsplit(", ", 3)[0]
     until_ns = clock.monotonic_ns() + int(LAST_S * 1e9)
     while clock.monotonic_ns() < until_ns:
         living = sorted(name for name in _actors() if name.startswith(f"{places}, "))

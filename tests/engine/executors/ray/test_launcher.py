@@ -2,16 +2,23 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+import ray
+from ray.exceptions import ActorUnavailableError
+from ray.util.placement_group import placement_group_table
 
 from penstock.engine.core.clock import ManualClock, SystemClock
 from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.control_listener import ControlListener
-from penstock.engine.executors.ray.launcher import FULL_NS, PLACES_NS, RayLauncher
+from penstock.engine.executors.ray.launcher import FULL_NS, RayLauncher
 from penstock.engine.executors.ray.outliving import Outliving, job_title, left_places, survivors
+from penstock.engine.executors.ray.reserved_places import PLACES_NS, Wanted
 from penstock.engine.executors.ray.worker_home import home_here
 from penstock.engine.plan.resources import RankNeeds
 from penstock.model.errors import RetryableError, UserError
@@ -30,18 +37,19 @@ def launched(
     needs: Sequence[Mapping[str, float]] = (),
     run: int = 1,
     outliving: Outliving | None = None,
+    *,
+    goes_on: bool = False,
 ) -> Iterator[RayLauncher]:
     listener = ControlListener(TOKEN, run, "127.0.0.1", SystemClock())
     home, alone_s = home_here(), 0.0 if outliving is None else outliving.alone_s
+    title = f"shop, run {run}" if outliving is None else job_title("shop", run)
     launcher = RayLauncher(
-        f"shop, run {run}" if outliving is None else job_title("shop", run),
-        count,
-        "PACK",
+        Wanted(title, count, "PACK", RankNeeds(needs, "'score' at shop.py:7")),
         listener,
         lambda name: ActorSettings(name, "shop", run, listener.address, TOKEN, home, alone_s),
         clock,
         outliving,
-        RankNeeds(needs, "'score' at shop.py:7"),
+        goes_on=goes_on,
     )
     try:
         yield launcher
@@ -149,3 +157,58 @@ def test_who_was_taken_for_lost_and_wakes_up_ends_nothing(on_ray: RayCluster) ->
         end.close()
     assert not survivors("shop") and not list(left_places("shop"))
     until(lambda: on_ray.task_managers() == [])
+
+
+def test_a_head_that_goes_on_does_not_wait_for_nodes_that_are_not_there(on_ray: RayCluster) -> None:
+    names = [f"tm-{number}" for number in range(CPUS + 2)]
+    with launched(len(names), ManualClock(), goes_on=True) as launcher:
+        ends = [launcher.start(name) for name in names]
+        words = f"{CPUS + 2} CPUs were asked of Ray, which has {CPUS} now"
+        assert [launcher.ended(name) for name in names] == [None] * CPUS + [words] * 2
+        with pytest.raises(RetryableError, match=words):
+            launcher.start("tm-more")
+        for end in ends[:CPUS]:
+            end.result(60).close()
+
+
+class NobodyJoins:
+    """A place where nobody is awaited in earnest."""
+
+    def expect(self, name: str) -> "Future[socket.socket]":
+        return Future()
+
+    def dismiss(self, name: str) -> None:
+        pass
+
+
+class Holder:
+    """An actor that has asked for all places, as a head actor does."""
+
+    def __init__(self) -> None:
+        self._goes_on = ray.get_runtime_context().was_current_actor_reconstructed
+        self.launcher = RayLauncher(
+            Wanted("shop, run 1", CPUS, "PACK"), NobodyJoins(), print, SystemClock(), goes_on=self._goes_on
+        )
+        self.launcher.start("tm-0")
+
+    def groups(self) -> tuple[int, bool, list[str]]:
+        """Return the number of this process, whether it follows another, and the states of groups that are there."""
+        table: dict[str, dict[str, Any]] = placement_group_table()
+        states = [group["state"] for group in table.values() if "shop, run 1" in group["name"]]
+        return os.getpid(), self._goes_on, [state for state in states if state != "REMOVED"]
+
+
+def test_a_head_that_goes_on_gets_the_places_of_the_one_before(on_ray: RayCluster) -> None:
+    actor: Any = ray.remote(Holder).options(num_cpus=0, max_restarts=1, max_task_retries=0).remote()
+
+    def groups() -> tuple[int, bool, list[str]]:
+        try:
+            found: tuple[int, bool, list[str]] = ray.get(actor.groups.remote())
+        except ActorUnavailableError:
+            return 0, False, []
+        return found
+
+    until(lambda: groups()[2] == ["CREATED"])
+    os.kill(groups()[0], signal.SIGKILL)
+    until(lambda: groups()[1:] == (True, ["CREATED"]))
+    ray.kill(actor)
