@@ -39,6 +39,9 @@ ANSWER_S = 15.0
 JOIN_S = 60.0
 """How long the first task managers are waited for."""
 
+REJOIN_S = 2.0
+"""How long others are waited for, once one is there, when all of a job that ran were lost."""
+
 MakePool = Callable[[Callable[[], None]], ManagerPool[Any]]
 """Makes the pool of a run, which calls what it is handed when there is news."""
 
@@ -169,7 +172,8 @@ class Head(AbstractContextManager["Head"]):
     def await_managers(self, take: Callable[[News], None]) -> Sequence[str]:
         """Return the names of the task managers that live, at a first start all that come up within `JOIN_S`.
 
-        Those that have what instances need are among them. ``take`` is told the news meanwhile.
+        Those that have what instances need are among them. Where none is left of a job that ran, those are taken that
+        come up within `REJOIN_S` of the first: some may have no place to come up in. ``take`` is told the news meanwhile.
 
         Raises:
             PenstockError: they could not make anything of the job.
@@ -177,9 +181,10 @@ class Head(AbstractContextManager["Head"]):
         """
         self.pool.reopen()
         observed = ObservedTime(self._clock.monotonic_ns())
-        first = not self.pool.live()
+        all_are_new, has_run = not self.pool.live(), self._deployments > 0
+        first_up_ns: int | None = None
         lost: list[str] = []
-        while not self._are_enough() or (first and self.pool.awaited()):
+        while not self._are_enough() or (all_are_new and self.pool.awaited()):
             for news in self.news():
                 if isinstance(news, Lost):
                     lost.append(news.reason)
@@ -190,6 +195,10 @@ class Head(AbstractContextManager["Head"]):
             if not self.pool.awaited() and not self._are_enough():
                 raise WorkerLostError(f"{self._lack()} came up: {'; '.join(lost) or 'none was started'}")
             observed.look(self._clock.monotonic_ns())
+            if self._are_enough() and has_run:
+                first_up_ns = observed.now_ns if first_up_ns is None else first_up_ns
+                if observed.now_ns - first_up_ns >= REJOIN_S * 1e9:
+                    break
             if observed.now_ns > JOIN_S * 1e9:
                 if self._are_enough():
                     break

@@ -104,6 +104,24 @@ def test_one_that_never_joins_does_not_keep_the_others_from_beginning(
         assert head.await_managers(ignore) == ["tm-2"]
 
 
+def test_a_job_that_ran_goes_on_with_the_first_that_comes_in_the_place_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        return [] if name == "tm-3" else obey(name, order)
+
+    monkeypatch.setattr(managers_head, "REJOIN_S", 0.1)
+    scene = Scene(tmp_path, answer=answer)
+    with scene.head as head:
+        head.await_managers(ignore)
+        head.next_deployment()
+        scene.launcher.kill("tm-0")
+        scene.launcher.kill("tm-1")
+        list(scene.news_until(lambda: not head.pool.has("tm-0") and not head.pool.has("tm-1")))
+        assert head.await_managers(ignore) == ["tm-2"]
+        assert head.pool.awaited() == 1
+
+
 def test_who_waits_without_a_turn_hears_of_a_process_that_ended(tmp_path: Path) -> None:
     clock = ManualClock()
     scene = Scene(tmp_path, clock=clock)
