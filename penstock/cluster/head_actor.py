@@ -61,8 +61,10 @@ class HeadActor:
         arm_from(order.home.environment, HEAD_ACTOR)
         number = self._number = self._notes.next_head()
         self._job = HostedJob(order.name, order.since_us, number, self)
-        end = self._notes.end()
+        # Only the head right before may say that the job is over: one that only seemed lost may say it any time.
+        end = self._notes.end(number - 1)
         if end is not None:
+            self._notes.keep_end(number, *end)
             self._job.end(*end)
         elif number > 1 and order.options.checkpoints.directory is None:
             self._fail(WorkerLostError(_lost_for_good(order.name)))
@@ -110,13 +112,18 @@ class HeadActor:
         self._released.set()
 
     def ended(self, state: HeadState, failure: Failure | None) -> None:
-        """Keep that the job is over, so that no head begins it again; unless another has it."""
-        if self._leads():
-            self._notes.keep_end(state, failure)
+        """Keep that the job is over, so that no head begins it again.
+
+        Where Ray has put another head in this one's place, as this one's raylet was lost alone, the job is that one's:
+        this process ends, and with it all that it would still say of the job.
+        """
+        if not self._leads():
+            os._exit(FOLLOWED)
+        self._notes.keep_end(self._number, state, failure)
 
     def _fail(self, error: Exception) -> None:
         failure = failure_of(error)
-        self._notes.keep_end(HeadState.FAILED, failure)
+        self._notes.keep_end(self._number, HeadState.FAILED, failure)
         self._job.end(HeadState.FAILED, failure)
 
     def _make(self, say: Callable[[str], None], *, is_first: bool) -> PlainJob | RecoveringJob:
@@ -172,6 +179,7 @@ class HeadActor:
         while self._is_followed():
             time.sleep(LOOK_S)
         if not self._leads():
+            # The actor is another process by now.
             os._exit(FOLLOWED)
         self._notes.delete()
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

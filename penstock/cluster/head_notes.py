@@ -53,13 +53,17 @@ class HeadNotes:
 
     def next_head(self) -> int:
         """Count a head that begins, and return its number; the first is 1."""
-        number = int(self._get("heads") or b"0") + 1
+        number = self.heads() + 1
         self._put("heads", str(number).encode())
         return number
 
     def leads(self, number: int) -> bool:
         """Return whether no head has begun after the one of this number, and the notes are still there."""
-        return int(self._get("heads") or b"0") == number
+        return self.heads() == number
+
+    def heads(self) -> int:
+        """Return the number of the newest head; 0: none has begun, or the notes were deleted."""
+        return int(self._get("heads") or b"0")
 
     def run_token(self) -> bytes:
         """Return the token by which heads and task managers of the job know each other, made by the first head."""
@@ -87,13 +91,13 @@ class HeadNotes:
         order = self._get("stop")
         return None if order is None else msgspec.json.decode(order, type=StopOrder)
 
-    def keep_end(self, state: HeadState, failure: Failure | None) -> None:
-        """Keep how the job has ended."""
-        self._put("end", msgspec.json.encode(_End(state, failure)))
+    def keep_end(self, head: int, state: HeadState, failure: Failure | None) -> None:
+        """Keep how the job has ended, as the head of this number knows."""
+        self._put(f"end/{head}", msgspec.json.encode(_End(state, failure)))
 
-    def end(self) -> tuple[HeadState, Failure | None] | None:
-        """Return how the job has ended; None: it has not."""
-        data = self._get("end")
+    def end(self, head: int) -> tuple[HeadState, Failure | None] | None:
+        """Return how the job has ended as the head of this number knew; None: it has not."""
+        data = self._get(f"end/{head}")
         if data is None:
             return None
         end = msgspec.json.decode(data, type=_End)

@@ -173,7 +173,7 @@ class Head(AbstractContextManager["Head"]):
         """Return the names of the task managers that live, at a first start all that come up within `JOIN_S`.
 
         Those that have what instances need are among them. Where none is left of a job that ran, those are taken that
-        come up within `REJOIN_S` of the first: some may have no place to come up in. ``take`` is told the news meanwhile.
+        come up within `REJOIN_S` of the first: some may have no place to come up in. ``take`` hears the news meanwhile.
 
         Raises:
             PenstockError: they could not make anything of the job.
