@@ -14,8 +14,10 @@ from ray.exceptions import ActorUnavailableError
 from ray.util.placement_group import placement_group_table
 
 from penstock.engine.core.clock import ManualClock, SystemClock
+from penstock.engine.executors.ray import launcher as ray_launcher
 from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.control_listener import ControlListener
+from penstock.engine.executors.ray.endings import NODE_LOST
 from penstock.engine.executors.ray.launcher import FULL_NS, RayLauncher
 from penstock.engine.executors.ray.outliving import Outliving, job_title, left_places, survivors
 from penstock.engine.executors.ray.reserved_places import PLACES_NS, Wanted
@@ -169,6 +171,28 @@ def test_a_head_that_goes_on_does_not_wait_for_nodes_that_are_not_there(on_ray: 
             launcher.start("tm-more")
         for end in ends[:CPUS]:
             end.result(60).close()
+
+
+def test_one_that_was_to_begin_on_a_node_that_is_lost_begins_elsewhere(
+    on_ray: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, home = ControlListener(TOKEN, 1, "127.0.0.1", SystemClock()), home_here()
+    # Nobody is there for the first that is begun, which ends at once.
+    addresses = iter(["127.0.0.1:1", listener.address])
+    monkeypatch.setattr(ray_launcher, "ending_of", lambda call: f"{NODE_LOST}: it has missed too many heartbeats")
+    launcher = RayLauncher(
+        Wanted("shop, run 1", 1, "PACK"),
+        listener,
+        lambda name: ActorSettings(name, "shop", 1, next(addresses), TOKEN, home),
+        SystemClock(),
+    )
+    try:
+        end = launcher.start("tm-0")
+        until(lambda: launcher.ended("tm-0") is None and end.done())
+        end.result().close()
+    finally:
+        launcher.close(0)
+        listener.close()
 
 
 class NobodyJoins:
