@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from penstock.cluster.control_store import ControlStore
 from penstock.cluster.head_notes import HeadNotes, delete_notes, noted_jobs
 from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
@@ -41,8 +42,11 @@ class Head:
 
     def __init__(self, job: str, actor: Any) -> None:
         """Take the actor of this job."""
+        import ray
+
         self.job = job
         self._actor = actor
+        self._store = ControlStore(ray.get_runtime_context().gcs_address, time.monotonic)
         self._caller = uuid4().hex
 
     def report(self, since: int = 0, timeout_s: float | None = CALL_S) -> HeadReport:
@@ -118,13 +122,31 @@ class Head:
         try:
             return ray.get(getattr(self._actor, method).remote(*arguments), timeout=timeout_s)
         except (ActorUnavailableError, GetTimeoutError) as error:
+            self._check_store()
             raise HeadAwayError(f"the head of job {self.job!r} does not answer: {_first_line(error)}") from None
         except ActorDiedError as error:
+            self._check_store()
             if _present(self.job) is not None:
                 raise HeadAwayError(f"the head of job {self.job!r} is being started anew") from None
             raise WorkerLostError(f"the head of job {self.job!r} is gone: {_first_line(error)}") from None
         except RayError as error:
             raise WorkerLostError(f"the head of job {self.job!r} cannot be asked: {_first_line(error)}") from None
+
+    def _check_store(self) -> None:
+        """Tell a head that does not answer from a cluster that does not; the latter cannot be asked for anything.
+
+        Raises:
+            HeadAwayError: the control store cannot be reached now.
+            WorkerLostError: it is gone, and the cluster with it.
+        """
+        if self._store.answers():
+            return
+        if self._store.is_gone:
+            raise WorkerLostError(
+                f"the Ray cluster of job {self.job!r} is gone: nothing answers at {self._store.address}; run the job "
+                "again by its name on a cluster that is there, and it goes on from its last checkpoint, if there is one"
+            )
+        raise HeadAwayError(f"the control store of the Ray cluster at {self._store.address} does not answer")
 
 
 def start_head(order: JobOrder, parcel: bytes) -> Head:
