@@ -4,6 +4,7 @@ It says on its stderr which failpoints it passes; whatever else stands there is 
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
@@ -18,6 +20,17 @@ from typing import IO
 from penstock.engine.core.failpoint_settings import SAID
 
 KEPT_LINES = 40
+
+_PASSED_ON = re.compile(r"pid=(\d+)(?:, ip=([^)]+))?\)")
+"""What Ray puts before a line of an actor; the address only if the actor is on another node than the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A process of a cluster that has said something: its number on its host, and that host (None: the command's)."""
+
+    pid: int
+    host: str | None = None
 
 
 class Child:
@@ -27,6 +40,8 @@ class Child:
         """Read ``stderr`` from now on; ``wait`` waits for the end and returns minus the signal, or the exit code."""
         self.pid = pid
         self.said: deque[str] = deque(maxlen=KEPT_LINES)
+        self.speakers: dict[str, Speaker] = {}
+        """The process of each actor by the name that it says before its points, as tm-0: the latest of that name."""
         self.ended = False
         self._wait = wait
         self._points: SimpleQueue[tuple[float, str] | None] = SimpleQueue()
@@ -61,12 +76,19 @@ class Child:
             for line in stderr:
                 text = line.decode(errors="replace").rstrip()
                 # Ray puts the name of a task manager before what it prints.
-                _, said, point = text.partition(SAID)
+                sender, said, point = text.partition(SAID)
                 if said:
+                    self._note_speaker(sender, point)
                     self._points.put((time.monotonic(), point.removesuffix(" say")))
                 else:
                     self.said.append(text)
         self._points.put(None)
+
+    def _note_speaker(self, sender: str, point: str) -> None:
+        name, _, _ = point.rpartition("/")
+        passed_on = _PASSED_ON.search(sender)
+        if name and passed_on is not None:
+            self.speakers[name] = Speaker(int(passed_on[1]), passed_on[2])
 
 
 Start = Callable[[Sequence[str], Mapping[str, str], Path], Child]

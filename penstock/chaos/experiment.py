@@ -11,6 +11,9 @@ from penstock.runs.run_options import EMBEDDED, PROCESSES, RAY, check_executor
 COMMAND = "the command"
 """The name of the process that runs the pipeline, among those that are killed."""
 
+HEAD_ACTOR = "the head actor"
+"""The name of the process that has a job on Ray, among those that are killed."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChaosOptions:
@@ -21,8 +24,9 @@ class ChaosOptions:
     one instance for each). One in which nothing happens for ``patience_s`` hangs.
 
     On an executor with task managers it is these that die, of which a run goes on, unless ``kill_head``: then it is the
-    command, as on the embedded one. With ``stopped_s`` a strike at a moment is no kill: a task manager is stopped
-    for a time between these two, in seconds.
+    command, as on the embedded one, or on Ray the head actor, if the job has one. With ``stopped_s`` a strike at a
+    moment is no kill: a task manager is stopped for a time between these two, in seconds. ``address`` is the Ray
+    cluster (None: as for ``penstock run``).
     """
 
     kills: int = 10
@@ -39,14 +43,16 @@ class ChaosOptions:
     transport: str | None = None
     kill_head: bool = False
     stopped_s: tuple[float, float] | None = None
+    address: str | None = None
 
     def __post_init__(self) -> None:
         """Check what is killed.
 
         Raises:
-            OptionError: the embedded executor has no task managers, and no head to be told from them.
+            OptionError: the embedded executor has no task managers, and no head to be told from them; there cannot be
+                such a cluster.
         """
-        check_executor(self.executor, self.task_managers, self.transport)
+        check_executor(self.executor, self.task_managers, self.transport, self.address)
         if self.executor == EMBEDDED and (self.kill_head or self.stopped_s is not None):
             raise OptionError(
                 f"there are no task managers to choose from: --kill-head needs --executor {PROCESSES} or {RAY}"
@@ -65,7 +71,8 @@ class ChaosReport:
     ``killed`` has how often each process was killed, or stopped, by its name. ``recoveries_s``: from a kill to the
     first checkpoint of what goes on after it, unless another kill came before that. ``rows_in`` and ``rows`` count what
     finished runs read and what was compared, ``fallbacks`` restarts at another than the newest checkpoint, ``replaced``
-    task managers that were stopped for so long that the job gave them up; ``failure`` says why it ended early.
+    task managers that were stopped for so long that the job gave them up, ``elsewhere`` those on other hosts, which
+    cannot be killed from here; ``failure`` says why it ended early.
     """
 
     seed: int
@@ -84,6 +91,7 @@ class ChaosReport:
     unreached: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     recoveries_s: list[float] = field(default_factory=list)
+    elsewhere: tuple[str, ...] = ()
     failure: str | None = None
 
     def count_kill(self, name: str) -> None:

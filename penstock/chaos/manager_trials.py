@@ -11,22 +11,25 @@ from typing import Any
 import psutil
 
 from penstock.chaos.child import Child
-from penstock.chaos.experiment import ChaosReport
-from penstock.chaos.task_managers import managers_of
-from penstock.chaos.trials import BEGUN, COMPLETE, Chaos, Moment
+from penstock.chaos.experiment import HEAD_ACTOR as HEAD_PROCESS
+from penstock.chaos.experiment import ChaosError, ChaosReport
+from penstock.chaos.moments import Moment
+from penstock.chaos.trials import BEGUN, COMPLETE, JOINED, Chaos
 from penstock.engine.core.failpoint_settings import EVERY_MANAGER, ONCE, FailpointSetting
 from penstock.runs.cores import usable_cores
 
 POINTS_AT_ONCE = 8
 """So many points are armed in one run: task managers that die as soon as they begin are replaced ever more slowly."""
 
-JOINED, RUNNING = "manager.joined", "job.running"
-_SIGNS = (FailpointSetting(JOINED, 1, "say", EVERY_MANAGER), FailpointSetting(RUNNING, 1, "say"))
+RUNNING = "job.running"
 _LOOK_S = 0.02
 
 
 class ManagerChaos(Chaos):
     """One pipeline whose task managers are under attack; every run is one life of the command."""
+
+    _VICTIM = EVERY_MANAGER
+    """The processes that are to die at points, as failpoints name them."""
 
     def run(self) -> ChaosReport:
         """Run once undisturbed, then until all strikes are done; the report of a failure says what was done so far."""
@@ -38,7 +41,8 @@ class ManagerChaos(Chaos):
         struck = folder / "struck"
         struck.mkdir()
         self._signs = _Signs()
-        child = self._begin_life(folder, [*_SIGNS, *armed], {ONCE: str(struck)})
+        sign = FailpointSetting(RUNNING, 1, "say", self._head)
+        child = self._begin_life(folder, [sign, *armed], {ONCE: str(struck)})
         try:
             if armed:
                 self._await_deaths(child, armed)
@@ -46,10 +50,10 @@ class ManagerChaos(Chaos):
                 self._strike_at_moments(child)
             summary = self._finished(child, folder)
         except BaseException:
-            child.kill()
-            child.wait()
+            self._give_up(child, folder)
             raise
         self._report.restarts += max(0, self._signs.begun - 1)
+        self._report.elsewhere = tuple(sorted({*self._report.elsewhere, *self._elsewhere(child)}))
         return summary
 
     def _adapt(self, pending: int, kills: int) -> None:
@@ -64,7 +68,7 @@ class ManagerChaos(Chaos):
     def _next_points(self) -> list[FailpointSetting]:
         names = list(self._points)
         chosen = self._rng.permutation(len(names))[:POINTS_AT_ONCE]
-        return [FailpointSetting(names[index], self._points[names[index]], manager=EVERY_MANAGER) for index in chosen]
+        return [FailpointSetting(names[index], self._points[names[index]], manager=self._VICTIM) for index in chosen]
 
     def _await_deaths(self, child: Child, armed: Sequence[FailpointSetting]) -> None:
         """Listen to the end of a run, in which task managers kill themselves at points."""
@@ -74,7 +78,7 @@ class ManagerChaos(Chaos):
             if passed.endswith(" kill"):
                 manager, _, point = passed.removesuffix(" kill").rpartition("/")
                 self._strike(time.monotonic())
-                report.count_kill(manager)
+                report.count_kill(manager or HEAD_PROCESS)
                 report.points[point] = report.points.get(point, 0) + 1
                 died.add(point)
         for setting in armed:
@@ -109,22 +113,35 @@ class ManagerChaos(Chaos):
         return super()._until(child, moment)
 
     def _are_all_up(self, child: Child) -> bool:
-        count = self._options.task_managers or usable_cores()
-        return len(self._living(child).keys() & self._signs.joined) >= count
+        up = self._managers(child).keys() & self._signs.joined
+        return len(up) + len(self._elsewhere(child)) >= self._count()
+
+    def _count(self) -> int:
+        return self._options.task_managers or usable_cores()
+
+    def _elsewhere(self, child: Child) -> list[str]:
+        """Return the task managers on other hosts, with these: they cannot be killed from here."""
+        return [f"{name} on {speaker.host}" for name, speaker in child.speakers.items() if speaker.host is not None]
 
     def _choose(self, child: Child) -> tuple[str, psutil.Process] | None:
-        """Return one of the task managers, if it can be one that hosts instances; None: the command has ended."""
+        """Return one of the task managers, if it can be one that hosts instances; None: the command has ended.
+
+        Raises:
+            ChaosError: all are on other hosts.
+        """
         while not child.ended:
-            living = self._living(child)
+            living = self._managers(child)
             names = sorted(living.keys() & self._signs.hosts) or sorted(living)
             if names:
                 name = names[int(self._rng.integers(len(names)))]
                 return name, living[name]
+            if len(elsewhere := self._elsewhere(child)) >= self._count():
+                raise ChaosError(
+                    f"no task manager is on this host, and those on others cannot be killed from here "
+                    f"({', '.join(elsewhere)}): run penstock chaos on a node that has some"
+                )
             self._note(child.next_point(_LOOK_S))
         return None
-
-    def _living(self, child: Child) -> dict[str, psutil.Process]:
-        return managers_of(child.pid)
 
     def _stop(self, child: Child, manager: psutil.Process, least_s: float, most_s: float) -> None:
         """Let a task manager stand still for a while, as a machine that swaps or a virtual one that is moved."""
@@ -132,7 +149,7 @@ class ManagerChaos(Chaos):
         until = time.monotonic() + float(self._rng.uniform(least_s, most_s))
         while not child.ended and time.monotonic() < until:
             self._note(child.next_point(until - time.monotonic()))
-        if manager in self._living(child).values():
+        if manager in self._managers(child).values():
             manager.send_signal(signal.SIGCONT)
         else:
             self._report.replaced += not child.ended

@@ -1,27 +1,45 @@
-"""The task managers of a command that another process has started, as the system sees them."""
+"""The processes of a command that another process has started: its task managers, and on Ray its head actor."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import psutil
+
+from penstock.chaos.child import Speaker
 
 GONE_WITHIN_S = 5.0
 """How long a task manager may outlive the command."""
 
 _BEGINNING = "penstock tm-"
+_ACTORS = ("penstock ", "ray::")
+"""How names of processes of ours begin on Ray; it names those after their calls that have not named themselves."""
+
 _LOOK_S = 0.02
 
 
 def managers_of(pid: int) -> dict[str, psutil.Process]:
-    """Return the task managers of a command that live, by their names, as tm-0; those of Ray are further down."""
+    """Return the task managers of a command that live and are its own processes, by their names, as tm-0."""
     living: dict[str, psutil.Process] = {}
     with suppress(psutil.Error):
-        for process in psutil.Process(pid).children(recursive=True):
+        for process in psutil.Process(pid).children():
             with suppress(psutil.Error):
                 name = str(process.name())
                 if name.startswith(_BEGINNING) and process.status() != psutil.STATUS_ZOMBIE:
                     living[name.rpartition(" ")[2]] = process
+    return living
+
+
+def actors_here(speakers: Mapping[str, Speaker]) -> dict[str, psutil.Process]:
+    """Return the actors that live on the command's host, of those that have said something, by their names."""
+    living: dict[str, psutil.Process] = {}
+    for name, speaker in speakers.items():
+        if speaker.host is None:
+            with suppress(psutil.Error):
+                process = psutil.Process(speaker.pid)
+                # The number may be another process's by now.
+                if process.name().startswith(_ACTORS) and _lives(process):
+                    living[name] = process
     return living
 
 

@@ -8,18 +8,22 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
+import psutil
 
 from penstock.chaos.child import Child, Start, spawn
 from penstock.chaos.compared_outputs import Difference, Outputs, Rows, difference
 from penstock.chaos.experiment import COMMAND, ChaosError, ChaosOptions, ChaosReport
-from penstock.chaos.task_managers import managers_of, outliving
+from penstock.chaos.moments import Moment, draw_moments
+from penstock.chaos.ray_jobs import end_job, has_head_actor
+from penstock.chaos.task_managers import actors_here, managers_of, outliving
 from penstock.dsl.job import Job
-from penstock.engine.core.failpoint_settings import VARIABLE, FailpointSetting
+from penstock.engine.core.failpoint_settings import EVERY_MANAGER, HEAD_ACTOR, VARIABLE, FailpointSetting
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
@@ -27,7 +31,7 @@ from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.runs.run_options import AUTO, EMBEDDED, RAY
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
-_WATCHED = (FailpointSetting(BEGUN, 1, "say"), FailpointSetting(COMPLETE, 1, "say"))
+JOINED = "manager.joined"
 _PROVOKED = (
     FailpointSetting("checkpoint.uploading", 2, "raise"),
     FailpointSetting("instance.barrier.passed", 4, "raise"),
@@ -35,9 +39,6 @@ _PROVOKED = (
 """Failures that a process survives: points on the way out of them are passed only then."""
 _SILENT = 10
 """By what the patience with a life grows that passes no point on its way."""
-
-AFTER_CHECKPOINT = 0.85
-"""The share of kills that wait for a new checkpoint first; the others come at any time after the restart."""
 
 PATIENT_RUNS = 5
 """Number of runs that may end before they could be killed."""
@@ -76,7 +77,8 @@ class Chaos:
         self._rng = np.random.default_rng(options.seed)
         self._report = ChaosReport(options.seed, left_out=timing_dependent_sinks(job.graph))
         self._check_something_left()
-        self._moments = self._draw_moments()
+        interval_s = to_microseconds(options.checkpoint_interval, "checkpoint_interval") / 1e6
+        self._moments = draw_moments(options.kills, interval_s, self._rng)
         self._points = {name: int(self._rng.integers(1, 4)) for name in options.points}
         self._down_since: float | None = None
         self._goes_on = False
@@ -84,6 +86,10 @@ class Chaos:
         self._died = died
         self._where = outputs or Outputs()
         self._expected = expected
+        self._has_head_actor = options.executor == RAY and has_head_actor(job.graph)
+        self._head = HEAD_ACTOR if self._has_head_actor else ""
+        """The name by which the process that has the job says that it passes points."""
+        self._token = token_hex(4)
         self._lives = 0
         self._hurried = 0
         self._lowered = False
@@ -176,7 +182,7 @@ class Chaos:
                     return None
             elif self._moments and self._until(child, self._moments[-1]):
                 killed_at = time.monotonic()
-                managers = managers_of(child.pid)
+                managers = self._managers(child)
                 child.kill()
                 if child.wait() < 0:
                     self._strike(killed_at)
@@ -188,10 +194,26 @@ class Chaos:
             else:
                 self._watch(child, None)
         except BaseException:
-            child.kill()
-            child.wait()
+            self._give_up(child, folder)
             raise
         return self._finished(child, folder)
+
+    def _managers(self, child: Child) -> dict[str, psutil.Process]:
+        """Return the task managers of a life that run on this host; of those on Ray that have said something."""
+        if self._options.executor != RAY:
+            return managers_of(child.pid)
+        return {name: process for name, process in actors_here(child.speakers).items() if name != HEAD_ACTOR}
+
+    def _give_up(self, child: Child, folder: Path) -> None:
+        """End a life that is not to go on; a job on Ray would outlive its command."""
+        child.kill()
+        child.wait()
+        if self._has_head_actor:
+            end_job(self._job_name(folder), self._options.address)
+
+    def _job_name(self, folder: Path) -> str:
+        """Return the name of a run's job on Ray: another one of the pipeline's own name may be there."""
+        return f"chaos-{self._token}-{folder.name}"
 
     def _begin_life(
         self, folder: Path, settings: Sequence[FailpointSetting], environment: Mapping[str, str] | None = None
@@ -208,12 +230,17 @@ class Chaos:
             ("executor", options.executor),
             ("task-managers", options.task_managers),
             ("transport", options.transport),
+            ("address", options.address),
+            ("name", self._job_name(folder) if options.executor == RAY else None),
         ):
             if value is not None:
                 arguments.append(f"--{option}={value}")
-        if options.executor == RAY:
+        watched = [FailpointSetting(name, 1, "say", self._head) for name in (BEGUN, COMPLETE)]
+        if options.executor != EMBEDDED:
+            watched.append(FailpointSetting(JOINED, 1, "say", EVERY_MANAGER))
+        if options.executor == RAY and not self._has_head_actor:
             arguments.append("--attached")
-        armed = {VARIABLE: ",".join(map(str, (*_WATCHED, *settings)))}
+        armed = {VARIABLE: ",".join(map(str, (*watched, *settings)))}
         return self._begin(folder, arguments, armed | dict(environment or {}))
 
     def _strike(self, when: float) -> None:
@@ -229,7 +256,7 @@ class Chaos:
     def _count_fallbacks(self, child: Child) -> None:
         self._report.fallbacks += any(line.startswith("CHECKPOINTS SKIPPED") for line in child.said)
 
-    def _until(self, child: Child, moment: "Moment") -> bool:
+    def _until(self, child: Child, moment: Moment) -> bool:
         """Wait for the moment; return whether the process still runs then."""
         self._watch(child, COMPLETE if moment.after_checkpoint else BEGUN)
         due = time.monotonic() + moment.delay_s
@@ -268,6 +295,7 @@ class Chaos:
         if passed is None:
             return None
         when, point = passed
+        point = point.removeprefix(f"{HEAD_ACTOR}/")
         if self._down_since is None or when < self._down_since:
             return point
         self._goes_on |= point == BEGUN
@@ -298,8 +326,7 @@ class Chaos:
         try:
             self._watch(child, None, patience_s)
         except BaseException:
-            child.kill()
-            child.wait()
+            self._give_up(child, folder)
             raise
         code = child.wait()
         summary = _summary(folder / "summary.json")
@@ -335,23 +362,6 @@ class Chaos:
         if self._report.left_out.keys() >= self._sinks.keys():
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._report.left_out.items())
             raise UserError(f"nothing that the pipeline writes is promised to be the same in every run ({reasons})")
-
-    def _draw_moments(self) -> list["Moment"]:
-        kills = self._options.kills
-        interval_s = to_microseconds(self._options.checkpoint_interval, "checkpoint_interval") / 1e6
-        after = np.arange(kills) < int(np.ceil(kills * AFTER_CHECKPOINT))
-        delays = self._rng.random(kills) * interval_s
-        return [
-            Moment(bool(waits), float(delay)) for waits, delay in zip(self._rng.permutation(after), delays, strict=True)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment so long after the first new checkpoint of a life, or after its begin."""
-
-    after_checkpoint: bool
-    delay_s: float
 
 
 def _summary(stdout: Path) -> dict[str, Any] | None:

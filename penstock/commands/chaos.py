@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, ExecutorChoice, File, Seed, TaskManagers, TransportChoice, optional
+from penstock.commands.arguments import (
+    Address,
+    Arguments,
+    ExecutorChoice,
+    File,
+    Seed,
+    TaskManagers,
+    TransportChoice,
+    optional,
+)
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.failpoint_names import MEANINGS
 
@@ -23,8 +32,10 @@ def chaos(
     executor: ExecutorChoice = None,
     task_managers: TaskManagers = None,
     transport: TransportChoice = None,
+    address: Address = None,
     kill_head: Annotated[
-        bool, typer.Option("--kill-head", help="Kill the command although it has task managers, not these.")
+        bool,
+        typer.Option("--kill-head", help="Kill the command although it has task managers, or on Ray the head actor."),
     ] = False,
     checkpoint_interval: Annotated[
         str, typer.Option(metavar="TIME", help="From one checkpoint to the next: 10s.")
@@ -35,8 +46,9 @@ def chaos(
     """Kill a pipeline with kill -9 again and again, and compare its output with an undisturbed run.
 
     What is killed is the command, which is started again, or with --executor processes or ray a task
-    manager, and it goes on. It reads its sources, and writes into a temporary directory instead of its
-    sinks. Operators without a name go by their positions, for the program is the same in every run.
+    manager, and it goes on; of a Ray cluster only processes on this host. It reads its sources, and
+    writes into a temporary directory instead of its sinks. Operators without a name go by their
+    positions, for the program is the same in every run.
     Exits with 1 if anything is lost or there twice.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
@@ -54,6 +66,7 @@ def chaos(
             task_managers=task_managers,
             transport=transport,
             kill_head=kill_head,
+            address=address,
         )
         report = chaos_report.attack(file, options)
         chaos_report.show(report, as_json=as_json)

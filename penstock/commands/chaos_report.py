@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.chaos.experiment import ChaosOptions, ChaosReport
-from penstock.chaos.manager_trials import ManagerChaos
-from penstock.chaos.trials import Chaos
+from penstock.chaos.head_trials import chaos_of
 from penstock.commands.loading import capture
 from penstock.model.errors import OptionError
 from penstock.model.failpoint_names import MEANINGS
@@ -26,7 +25,7 @@ def attack(file: Path, options: ChaosOptions) -> ChaosReport:
     """
     job, _ = capture(file, options.arguments)
     with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
-        trials = ManagerChaos if options.strikes_managers else Chaos
+        trials = chaos_of(options, job.graph)
         return trials(file, job, options, Path(folder)).run()
 
 
@@ -64,6 +63,8 @@ def show(report: ChaosReport, *, as_json: bool) -> None:
         print(f"died at {len(report.points)} failpoints", file=sys.stderr)
     if report.unreached:
         print(f"the job did not come by {', '.join(report.unreached)}", file=sys.stderr)
+    if report.elsewhere:
+        print(f"not killed, as only processes on this host can be: {', '.join(report.elsewhere)}", file=sys.stderr)
     for sink, reason in report.left_out.items():
         print(f"left out: {sink}, which is not promised to be the same: {reason}", file=sys.stderr)
     print(f"note: {NOT_SEEN}", file=sys.stderr)

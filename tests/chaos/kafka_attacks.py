@@ -18,8 +18,7 @@ from penstock.benchmarks.nexmark.topic import EventTopic, fill
 from penstock.chaos.child import Start
 from penstock.chaos.compared_outputs import Rows
 from penstock.chaos.experiment import ChaosOptions, ChaosReport
-from penstock.chaos.manager_trials import ManagerChaos
-from penstock.chaos.trials import Chaos
+from penstock.chaos.head_trials import chaos_of
 from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
@@ -92,6 +91,11 @@ class KafkaAttacker:
         """R5: the command, which has task managers, at seeded moments."""
         return self._run(ChaosOptions(kills, seed, executor="processes", task_managers=2, kill_head=True))
 
+    def on_ray(self, kills: int, seed: int, address: str, *, kill_head: bool) -> ChaosReport:
+        """R4, R5: task managers on a Ray cluster, or head actors, at seeded moments."""
+        options = ChaosOptions(kills, seed, executor="ray", task_managers=2, address=address, kill_head=kill_head)
+        return self._run(options)
+
     def before_commit(self, kills: int, seed: int) -> ChaosReport:
         """R3: between the end of a checkpoint and the commit of its output, during that, and in settling it after."""
         rng = np.random.default_rng(seed)
@@ -108,7 +112,6 @@ class KafkaAttacker:
         arguments = (self._query, self._mode, self._events.topic.address)
         self._attacks += 1
         folder = self._folder / f"{self._query}-{self._mode}-{self._attacks}"
-        trials = ManagerChaos if options.strikes_managers else Chaos
         options = replace(
             options,
             checkpoint_interval=INTERVAL,
@@ -119,6 +122,7 @@ class KafkaAttacker:
         job, _ = capture(PIPELINE, (*arguments, "out", str(folder)))
         try:
             expected = {"out": self._expected}
+            trials = chaos_of(options, job.graph)
             return trials(PIPELINE, job, options, folder, self._start, outputs=outputs, expected=expected).run()
         finally:
             outputs.close()

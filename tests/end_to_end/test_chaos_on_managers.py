@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.chaos.experiment import COMMAND, ChaosOptions, ChaosReport
-from penstock.chaos.manager_trials import ManagerChaos
-from penstock.chaos.trials import Chaos
+from penstock.chaos.head_trials import chaos_of
 from penstock.commands.loading import capture
 from penstock.engine.core.failpoint_settings import EVERY_MANAGER, FailpointSetting
 from penstock.model.failpoint_names import MEANINGS
@@ -28,7 +27,7 @@ def server() -> Iterator[ForkServer]:
 def attack(folder: Path, server: ForkServer, events: int, options: ChaosOptions) -> ChaosReport:
     """Attack the pipeline, whose windows go to Parquet; nothing is lost and nothing there twice."""
     job, _ = capture(PIPELINE, options.arguments)
-    trials = ManagerChaos if options.strikes_managers else Chaos
+    trials = chaos_of(options, job.graph)
     report = trials(PIPELINE, job, options, folder / "runs", server.start).run()
     assert report.failure is None, report.failure
     assert report.left_out == {}

@@ -3,7 +3,7 @@
 import os
 import time
 
-from penstock.chaos.child import Child
+from penstock.chaos.child import Child, Speaker
 
 
 def test_points_are_heard_from_processes_whose_lines_others_pass_on() -> None:
@@ -11,6 +11,7 @@ def test_points_are_heard_from_processes_whose_lines_others_pass_on() -> None:
     lines = [
         "penstock: failpoint job.running say",
         "\x1b[36m(tm-0 pid=71)\x1b[0m penstock: failpoint tm-0/manager.joined say",
+        "(tm-1 pid=72, ip=10.0.0.7) penstock: failpoint tm-1/manager.joined say",
         "something else",
     ]
     os.write(into, "\n".join(lines).encode())
@@ -22,5 +23,6 @@ def test_points_are_heard_from_processes_whose_lines_others_pass_on() -> None:
         point = child.next_point(1.0)
         if point is not None:
             heard.append(point[1])
-    assert heard == ["job.running", "tm-0/manager.joined"]
+    assert heard == ["job.running", "tm-0/manager.joined", "tm-1/manager.joined"]
+    assert child.speakers == {"tm-0": Speaker(71), "tm-1": Speaker(72, "10.0.0.7")}
     assert list(child.said) == ["something else"]
