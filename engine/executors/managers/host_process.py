@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from penstock.engine.control.machine_load import MachineReading
+from penstock.engine.executors.managers.leave_order import LeaveOrder
 from penstock.engine.executors.managers.next_heads import NextHeads
 from penstock.engine.transport.tls import Tls
 
@@ -29,7 +30,7 @@ class ManagerSettings:
     name: str
     job: str
     run: int
-    leave: "LeaveOrder"
+    leave: LeaveOrder
     end_at_once: Callable[[], NoReturn]
     host: str = LOOPBACK
     check: Callable[[], None] = lambda: None
@@ -37,27 +38,3 @@ class ManagerSettings:
     tls: Tls | None = None
     alone_s: float = 0.0
     heads: NextHeads = field(default_factory=NextHeads)
-
-
-class LeaveOrder:
-    """The order to end in order, which the process may get before its task manager can take it."""
-
-    def __init__(self) -> None:
-        """Begin without one."""
-        self.is_given = False
-        """True once it was given."""
-        self._act: Callable[[], None] | None = None
-
-    def when_given(self, act: Callable[[], None]) -> None:
-        """Call this when the order is given, at once if it was; it only sets or puts, for a signal handler calls it."""
-        self._act = act
-        if self.is_given:
-            act()
-
-    def give(self) -> None:
-        """Give it; further ones change nothing."""
-        if self.is_given:
-            return
-        self.is_given = True
-        if self._act is not None:
-            self._act()

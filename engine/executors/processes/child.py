@@ -36,7 +36,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     from penstock.engine.core.failpoint_settings import arm_from
     from penstock.engine.core.process_tuning import tune_process
     from penstock.engine.executors.managers.host_probe import SystemProbe
-    from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
+    from penstock.engine.executors.managers.host_process import ManagerSettings
+    from penstock.engine.executors.managers.leave_order import LeaveOrder
     from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
     from penstock.engine.executors.processes.child_settings import read_settings
     from penstock.engine.executors.processes.line_output import OutputLock, StandardLines

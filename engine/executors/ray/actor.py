@@ -1,12 +1,14 @@
 """The actor that is a task manager: a thin class around `serve`. Its process imports this before anything else."""
 
 import os
+import signal
 import socket
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
 
+from penstock.engine.executors.managers.leave_order import LeaveOrder
 from penstock.engine.executors.managers.next_heads import NextHead, NextHeads
 from penstock.engine.executors.ray.worker_home import WorkerHome
 from penstock.model.errors import WorkerLostError
@@ -37,6 +39,9 @@ class TaskManagerActor:
         self._name = name
         self._heads = NextHeads()
         self._settings: ActorSettings | None = None
+        self._leave = LeaveOrder()
+        # Calls come by other threads, which may set no handler.
+        signal.signal(signal.SIGTERM, lambda number, frame: self._leave.give())
 
     def __repr__(self) -> str:
         return self._name
@@ -51,21 +56,17 @@ class TaskManagerActor:
         Raises:
             WorkerLostError: the head cannot be reached.
         """
-        import signal
-
         import ray
 
         from penstock.engine.core.clock import SystemClock
         from penstock.engine.core.failpoint_settings import arm_from
         from penstock.engine.core.process_tuning import tune_process
-        from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
+        from penstock.engine.executors.managers.host_process import ManagerSettings
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
         from penstock.engine.executors.managers.process_name import set_process_name
         from penstock.engine.executors.ray.node_drain import DrainWatch
         from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 
-        leave = LeaveOrder()
-        signal.signal(signal.SIGTERM, lambda number, frame: leave.give())
         set_process_name(f"penstock {settings.name}")
         hold_libraries_to_one_core()
         # They import what the line above must come before.
@@ -80,14 +81,14 @@ class TaskManagerActor:
         host = ray.util.get_node_ip_address()
         check = partial(settings.home.check, host)
         files = tls_files_here(os.environ)
-        drained = DrainWatch(ray.get_runtime_context().get_node_id(), leave.give)
+        drained = DrainWatch(ray.get_runtime_context().get_node_id(), self._leave.give)
         serve(
             end,
             ManagerSettings(
                 settings.name,
                 settings.job,
                 settings.run,
-                leave,
+                self._leave,
                 end_at_once,
                 host,
                 check,

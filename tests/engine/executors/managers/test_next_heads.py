@@ -14,7 +14,8 @@ from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
-from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
+from penstock.engine.executors.managers.host_process import ManagerSettings
+from penstock.engine.executors.managers.leave_order import LeaveOrder
 from penstock.engine.executors.managers.next_heads import NextHead, NextHeads
 from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_setup
 from penstock.engine.executors.managers.service import serve

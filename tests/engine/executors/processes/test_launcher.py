@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.executors.managers.host_process import LeaveOrder
+from penstock.engine.executors.managers.leave_order import LeaveOrder
 from penstock.engine.executors.processes.launcher import ProcessLauncher
 from penstock.model.errors import BugError, RetryableError, UserError
 from tests.engine.executors.processes.started import STAND_IN, WAIT_S, Started, started
