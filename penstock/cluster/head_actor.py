@@ -22,7 +22,7 @@ from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.http_api.endpoints import open_endpoint
-from penstock.model.errors import BugError, OptionError, PenstockError, WorkerLostError
+from penstock.model.errors import OptionError, PenstockError, UserError, WorkerLostError
 from penstock.runs.executors import attempts_of
 from penstock.runs.job_start import ready_job
 from penstock.runs.run_options import RunOptions
@@ -132,7 +132,10 @@ class HeadActor:
         check_action_log(options.action_log, is_shared=self._order.home.is_shared)
         parcel = self._notes.plan()
         if parcel is None:
-            raise BugError(f"the plan of job {self._order.name!r} is not on the Ray cluster any more")
+            raise UserError(
+                f"the plan of job {self._order.name!r} is not on the Ray cluster any more: penstock stop --all has "
+                "deleted it before the job began; submit it again"
+            )
         plan = unpack_plan(parcel)
         if options.checkpoints.directory is not None:
             options = self._as_begun(options, options.checkpoints.directory, is_first=is_first)

@@ -51,6 +51,7 @@ def run(folder: Path) -> None:
     job.run("apart", directory=folder / "job", checkpoint_dir=folder / "checkpoints", **PROCESSES)
 
 
+@pytest.mark.long("a start; test_file_checks.py has what is asked and answered")
 def test_a_job_whose_task_managers_see_the_same_files_runs(tmp_path: Path, set_apart: SetApart) -> None:
     set_apart("true")
     run(tmp_path)

@@ -16,9 +16,11 @@ from ray.util import list_named_actors
 from ray.util.placement_group import placement_group_table
 
 from penstock.cluster.head_notes import HeadNotes, noted_jobs
+from penstock.commands.jobs_on_ray import job_on_ray
+from penstock.commands.running_job import client_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
 from tests.contracts.executors.metered import until
-from tests.penstock.cluster.programs import Program, ended, written_program
+from tests.penstock.cluster.programs import HALF, Program, ended, written_program
 from tests.ray_cluster import GROUP, RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
@@ -65,13 +67,11 @@ def test_a_job_is_asked_by_url_and_by_name_and_when_all_are_stopped_nothing_is_l
     url = head.report().metrics_url
     assert url is not None and url.startswith("http://127.0.0.1:")
     at = "--address", program.address
-    assert f"job           {program.name}" in asked(program, "status", url)
-    assert json.loads(asked(program, "status", program.name, "--json", *at))["metrics_url"] == url
-    for place in ([url], [program.name, *at]):
-        look = json.loads(asked(program, "top", *place, "--once", "--json", "--interval", "50ms"))
-        assert look["job"] == program.name and look["metrics"]["source_rows"] == 200
+    with job_on_ray(program.name, program.address) as named:
+        for job in (named, client_of(url, "metrics_token", None)):
+            metrics = job.metrics()
+            assert (metrics.name, metrics.source_rows) == (program.name, HALF)
     assert "savepoint 'friday'" in asked(program, "savepoint", url, "friday")
-    assert "savepoint 'monday'" in asked(program, "savepoint", program.name, "monday", *at)
     HeadNotes("killed from outside", "token").keep_plan(b"a plan")
     asked(program, "stop", "--all", *at)
     assert ended(driver)[0] == 0
@@ -85,6 +85,26 @@ def test_a_job_is_asked_by_url_and_by_name_and_when_all_are_stopped_nothing_is_l
     assert not [path for path in (program.folder / ".penstock").rglob("*") if path.is_file()]
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1].partition("/")[0])))
+
+
+@pytest.mark.long("a head actor; a job without one is stopped so in tests/penstock/commands/test_job_commands.py")
+def test_a_job_is_stopped_by_its_url_and_its_driver_hears_of_it(program: Program) -> None:
+    driver = program.start("--metrics-port", "0")
+    head = program.await_half()
+    program.await_committed()
+    until(lambda: head.report().metrics_url is not None)
+    url = head.report().metrics_url
+    assert url is not None
+    at = "--address", program.address
+    assert json.loads(asked(program, "status", program.name, "--json", *at))["metrics_url"] == url
+    for place in ([url], [program.name, *at]):
+        look = json.loads(asked(program, "top", *place, "--once", "--json", "--interval", "50ms"))
+        assert look["job"] == program.name and look["metrics"]["source_rows"] == HALF
+    assert "savepoint 'monday'" in asked(program, "savepoint", program.name, "monday", *at)
+    assert "has ended" in asked(program, "stop", url, "--savepoint", "friday")
+    code, _, err = ended(driver)
+    assert code == 0 and f"metrics at {url}, on the node" in err
+    assert (program.folder / "checkpoints" / program.name / "savepoints" / "friday").is_dir()
 
 
 @pytest.mark.long("a server of Ray Client, and a driver of its own; the commands by name stay")

@@ -127,7 +127,7 @@ def test_an_ending_is_told_in_words(on_ray: RayCluster) -> None:
         assert set(processes) == {"penstock tm-0", "penstock tm-1", "penstock tm-2"}
         assert launcher.ended("tm-0") is None
         until(lambda: launcher.cpu_ns("tm-0") is not None)
-        used_ns = sum(processes["penstock tm-0"].cpu_times()[:2]) * 1e9
+        used_ns = round(sum(processes["penstock tm-0"].cpu_times()[:2]) * 1e9)
         assert 0 < launcher.cpu_ns("tm-0") <= used_ns
         os.kill(processes["penstock tm-0"].pid, signal.SIGKILL)
         assert launcher.ended("tm-0", 60) is not None and "process has died" in str(launcher.ended("tm-0"))
