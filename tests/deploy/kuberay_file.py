@@ -113,6 +113,7 @@ class Container(Known, frozen=True):
     env_from: list[EnvironmentSource]
     resources: Resources
     readiness_probe: Probe
+    liveness_probe: Probe
     lifecycle: LifeCycle
     security_context: ContainerSecurity
     ports: list[Port] = []

@@ -74,7 +74,9 @@ def test_nodes_say_when_they_are_ready_end_without_haste_and_are_not_root(name: 
     for pod in pods(spec):
         assert pod.security_context.run_as_non_root
         for container in pod.containers:
-            assert (container.readiness_probe.exec is None) is not (container.readiness_probe.http_get is None)
+            for probe in (container.readiness_probe, container.liveness_probe):
+                assert (probe.exec is None) is not (probe.http_get is None)
+            assert container.liveness_probe.initial_delay_seconds > container.readiness_probe.initial_delay_seconds
             assert not container.security_context.allow_privilege_escalation
             assert {mount.name for mount in container.volume_mounts} == {volume.name for volume in pod.volumes}
             command = container.lifecycle.pre_stop.exec.command
@@ -116,8 +118,8 @@ def written_commands() -> Iterator[list[str]]:
         yield from (["ray", "start", *(f"--{option}" for option in group.ray_start_params)] for group in groups)
         for container in containers(spec):
             yield container.lifecycle.pre_stop.exec.command
-            if container.readiness_probe.exec is not None:
-                yield container.readiness_probe.exec.command
+            probes = container.readiness_probe, container.liveness_probe
+            yield from (probe.exec.command for probe in probes if probe.exec is not None)
     yield shlex.split(job()[0].spec.entrypoint)
 
 
