@@ -1,7 +1,8 @@
 """``python -m penstock.benchmarks.cluster``: what several task managers gain and cost, both sides in one run.
 
-Throughput of three queries, latency through an exchange, recovery after ``kill -9``, some 500 idle instances, and how
-long a checkpoint of 1 GB holds an operator.
+Throughput of three queries, latency through an exchange, recovery after ``kill -9``, some 500 idle instances, how long
+a checkpoint of 1 GB holds an operator; and on a Ray cluster throughput beside processes, what it takes with nothing to
+do, and how long a job takes to its first row, after kills, and to stop.
 """
 
 import argparse
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.benchmarks.cluster import held, idle, latency, recovery, throughput
+from penstock.benchmarks.cluster import held, idle, latency, ray_idle, ray_throughput, ray_times, recovery, throughput
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 
-PARTS = ("throughput", "latency", "recovery", "idle", "held")
+PARTS = ("throughput", "latency", "recovery", "idle", "held", "ray_throughput", "ray_idle", "ray_times")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,9 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     wanted = arguments.only or PARTS
     figures: dict[str, list[dict[str, Any]]] = {}
-    if "throughput" in wanted:
-        directory = ensure_dataset(arguments.directory / f"events-{arguments.events}", arguments.events)
-        figures["throughput"] = throughput.measure(directory.resolve(), arguments.runs)
+    for part, module in (("throughput", throughput), ("ray_throughput", ray_throughput)):
+        if part in wanted:
+            directory = ensure_dataset(arguments.directory / f"events-{arguments.events}", arguments.events)
+            figures[part] = module.measure(directory.resolve(), arguments.runs)
     if "latency" in wanted:
         figures["latency"] = list(latency.measure(arguments.rows_per_s, arguments.seconds))
     if "recovery" in wanted:
@@ -44,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures["idle"] = [idle.measure(arguments.seconds)]
     if "held" in wanted:
         figures["held"] = held.measure(arguments.keys, arguments.checkpoints)
+    if "ray_idle" in wanted:
+        figures["ray_idle"] = ray_idle.measure(arguments.seconds)
+    if "ray_times" in wanted:
+        figures["ray_times"] = list(ray_times.measure(arguments.kills, arguments.runs))
     print(json.dumps(figures, indent=1) if arguments.json else "\n".join(_tables(figures)))
     return 0
 

@@ -15,17 +15,17 @@ class Setting:
     parallelism: int
     task_managers: int | None = None
     transport: str | None = None
+    address: str | None = None
+    """The Ray cluster on which task managers are actors; None: they are processes."""
 
     def options(self) -> dict[str, Any]:
         """Return the options of `run`."""
         if self.task_managers is None:
             return {"parallelism": self.parallelism}
-        return {
-            "parallelism": self.parallelism,
-            "executor": "processes",
-            "task_managers": self.task_managers,
-            "transport": self.transport,
-        }
+        chosen = {"parallelism": self.parallelism, "task_managers": self.task_managers, "transport": self.transport}
+        if self.address is None:
+            return {"executor": "processes", **chosen}
+        return {"executor": "ray", "address": self.address, **chosen}
 
 
 EMBEDDED = Setting("embedded, parallelism 1", 1)
@@ -33,6 +33,11 @@ ONE = Setting("1 task manager, parallelism 2", 2, 1)
 TWO = Setting("2 task managers, ring", 2, 2, "ring")
 TWO_TCP = Setting("2 task managers, TCP", 2, 2, "tcp")
 SETTINGS = (EMBEDDED, ONE, TWO, TWO_TCP)
+
+
+def on_ray(address: str) -> Setting:
+    """Return the setting of two task managers on a Ray cluster, with a head actor."""
+    return Setting("2 task managers on Ray, ring", 2, 2, "ring", address)
 
 
 class Cores:

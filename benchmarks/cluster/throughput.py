@@ -25,7 +25,7 @@ def measure(directory: Path, runs: int) -> list[dict[str, float | str]]:
         taken: dict[str, list[tuple[float, float]]] = {setting.name: [] for setting in SETTINGS}
         for number in range(runs + 1):
             for setting in SETTINGS:
-                figures = _run(query, directory, setting)
+                figures = run_query(query, directory, setting)
                 if number:
                     taken[setting.name].append(figures)
         seconds = {name: _median(each, 0) for name, each in taken.items()}
@@ -43,7 +43,8 @@ def measure(directory: Path, runs: int) -> list[dict[str, float | str]]:
     return lines
 
 
-def _run(query: str, directory: Path, setting: Setting) -> tuple[float, float]:
+def run_query(query: str, directory: Path, setting: Setting) -> tuple[float, float]:
+    """Run a query; return its seconds, and the CPU seconds of this process and its children."""
     job = Job()
     load(query)(Events(job, directory)).write_black_hole(mode="changelog" if query == "q4" else "append")
     with TemporaryDirectory(prefix="penstock-") as folder:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.cluster import throughput
+from penstock.benchmarks.cluster import ray_throughput, throughput
 from penstock.benchmarks.cluster.__main__ import PARTS, main
 from penstock.benchmarks.cluster.held import full_state, read_notes
+from penstock.benchmarks.cluster.ray_cluster import HEAD_ACTOR, RAY, TASK_MANAGERS
 from penstock.benchmarks.cluster.settings import EMBEDDED, ONE, TWO
 
 EVENTS = 5_000
@@ -55,3 +56,37 @@ def test_checkpoints_of_a_state_that_still_grows_do_not_count(tmp_path: Path) ->
     file.write_text("".join(json.dumps(item) + "\n" for item in samples) + '{"byt')
     assert [item["bytes"] for item in full_state(read_notes(file))] == [95, 100, 97]
     assert full_state([]) == []
+
+
+@pytest.mark.long("a Ray cluster of its own; test_throughput_stands_beside_that_of_one has a part without")
+@pytest.mark.slow
+def test_throughput_on_ray_stands_beside_that_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray_throughput, "QUERIES", ("q11",))
+    given = ["--only", "ray_throughput", "--events", str(EVENTS), "--runs", "1", "--directory", str(tmp_path)]
+    assert main([*given, "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["ray_throughput"]
+    assert [line["setting"] for line in lines] == [TWO.name, "2 task managers on Ray, ring"]
+    assert lines[0]["over_processes"] == 1.0 and lines[1]["over_processes"] > 0
+
+
+@pytest.mark.long("minutes on Ray clusters; test_throughput_stands_beside_that_of_one has a part without")
+@pytest.mark.slow
+def test_idleness_and_times_on_ray_have_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = ["--only", "ray_idle", "--only", "ray_times"]
+    assert main([*parts, "--kills", "1", "--runs", "1", "--seconds", "2", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    none, idle = figures["ray_idle"]
+    for part in (HEAD_ACTOR, TASK_MANAGERS):
+        assert none[f"{part}, % of a core"] == 0 < idle[f"{part}, % of a core"]
+    assert none[f"{RAY}, % of a core"] > 0
+    assert [line["what"].split()[0] for line in figures["ray_times"]] == [
+        "submit",
+        "task",
+        "head",
+        "SIGTERM",
+        "SIGTERM",
+        "ray",
+    ]
+    assert all(0 < line["p50_s"] <= line["slowest_s"] for line in figures["ray_times"])
