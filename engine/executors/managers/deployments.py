@@ -5,24 +5,30 @@ from dataclasses import dataclass, field
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.adoption import adopt_order, cuts_of, start_behind
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
-from penstock.engine.executors.managers.pool import News
+from penstock.engine.executors.managers.pool import News, Said
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.plan.regions import regions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
+from penstock.state.checkpoints.repository import CheckpointRepository
 
 TAKE_DOWN_NS = 10_000_000_000
 """How long a task manager may take to let go of its instances before it is ended."""
 
 Answer = ms.Deployed | ms.Refused | ms.TakenDown | ms.Finished | ms.Adopted
 """What a task manager says once it has done an order that the head waits for, or could not."""
+
+
+_OF_BARRIERS = ms.CutTaken | ms.BarrierMissed
 
 
 @dataclass(slots=True)
@@ -63,6 +69,8 @@ class Deployments:
         self._notes: list[str] = []
         # What each held when it was adopted.
         self._adopted: dict[str, ms.Holding] = {}
+        # What is said of barriers while some are still to be adopted; None: none are.
+        self._early: list[News] | None = None
 
     def __len__(self) -> int:
         """Return how many are up."""
@@ -122,8 +130,16 @@ class Deployments:
         self._up |= {deployment.number: deployment for deployment in new}
         return new
 
-    def adopt(self, found: Adopt, order: ms.Adopt) -> Sequence[ms.Holding]:
-        """Take over deployments that live; return what their task managers hold at the moment when they have done so.
+    def adopt(
+        self,
+        found: Adopt,
+        start: AttemptStart,
+        repository: CheckpointRepository,
+        begin: Callable[[AttemptStart, Sequence[CutTaken]], None],
+    ) -> None:
+        """Take over deployments that live; ``begin`` takes the start that they have then, and the cuts they kept.
+
+        What the first of them say of barriers before the last is adopted is heard behind that.
 
         Raises:
             PenstockError: one of them is lost, or something has gone wrong with what it hosts.
@@ -131,14 +147,22 @@ class Deployments:
         self._up = {item.number: Deployment(item.number, item.tasks, item.places) for item in found.deployments}
         self._await((0, manager) for manager in found.managers)
         self._adopted.clear()
+        order = adopt_order(start, repository)
         for manager in found.managers:
             self._head.send(manager, order)
-        self._collect_answers()
-        for manager, held in sorted(self._adopted.items()):
-            for item in held.deployments:
+        self._early = []
+        try:
+            self._collect_answers()
+        finally:
+            early, self._early = self._early, None
+        for manager, each in sorted(self._adopted.items()):
+            for item in each.deployments:
                 if item.fault is not None:
                     raise WorkerLostError(f"{place_phrase(manager)}: {item.fault}")
-        return [held for _, held in sorted(self._adopted.items())]
+        held = [self._adopted[manager] for manager in sorted(self._adopted)]
+        begin(start_behind(start, held), cuts_of(held))
+        for news in early:
+            self._take(news)
 
     def committed(self, epoch: int) -> None:
         """Let task managers know that all sinks have committed an epoch."""
@@ -279,7 +303,10 @@ class Deployments:
         """Take news, and let what is up in the caller's process run on meanwhile."""
         outcome = self._head.turn()
         for news in self._head.news():
-            self._take(news)
+            if self._early is not None and isinstance(news, Said) and isinstance(news.message, _OF_BARRIERS):
+                self._early.append(news)
+            else:
+                self._take(news)
         return outcome
 
 

@@ -6,6 +6,7 @@ instances run, and brings what these say.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core import job_events as je
@@ -14,7 +15,6 @@ from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contributio
 from penstock.engine.dataflow.worker import Ran
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.adoption import adopt_order, cuts_of, start_behind
 from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
 from penstock.engine.executors.managers.departures import Departures, see_off
@@ -248,8 +248,8 @@ class ManagedAttempt(Attempt):
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
         self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
-        held = self._deployments.adopt(order, adopt_order(start, checkpoints.repository))
-        checkpoints.adopted(self, participants(graph), start_behind(start, held), cuts_of(held))
+        begin = partial(checkpoints.adopted, self, participants(graph))
+        self._deployments.adopt(order, start, checkpoints.repository, begin)
 
     def _restore(self, restored: RestoredState) -> ms.Restore:
         assert self._checkpoints is not None

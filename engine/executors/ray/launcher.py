@@ -258,7 +258,7 @@ class RayLauncher:
             namespace=NAMESPACE,
             name=f"{places.name}, place {place}, begun {next(self._begun)}, {name}",
             lifetime=self._lifetime,
-            max_concurrency=CALLS,
+            max_concurrency=1 if self._outliving is None else CALLS,
             scheduling_strategy=PlacementGroupSchedulingStrategy(places.group, placement_group_bundle_index=place),
         )
         actor: Any = make.remote(name)

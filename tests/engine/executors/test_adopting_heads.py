@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from penstock.engine.executors.managers import managed_attempt
+from penstock.engine.executors.managers import deployments
 from penstock.engine.executors.managers.deployed_parts import DeployedParts
 from penstock.engine.executors.simulation.faults import HEAD_POINTS, Faults
 from penstock.engine.executors.simulation.staged_sink import StagedSink
@@ -63,8 +63,8 @@ def adopt_by_recovering(patch):
 
 def drop_receipts(patch):
     """Of what was handed over behind the last checkpoint the receipts are dropped."""
-    cuts_of = managed_attempt.cuts_of
-    patch.setattr(managed_attempt, "cuts_of", lambda held: [replace(cut, receipts={}) for cut in cuts_of(held)])
+    cuts_of = deployments.cuts_of
+    patch.setattr(deployments, "cuts_of", lambda held: [replace(cut, receipts={}) for cut in cuts_of(held)])
 
 
 def forget_before_the_commit(patch):
@@ -78,7 +78,12 @@ def forget_before_the_commit(patch):
     patch.setattr(DeployedParts, "keep", kept)
 
 
-@pytest.mark.parametrize("plant", [adopt_by_recovering, drop_receipts, forget_before_the_commit])
+def hear_barriers_at_once(patch):
+    """What the first task managers say of barriers before the last is adopted is heard by nobody."""
+    patch.setattr(deployments, "_OF_BARRIERS", ())
+
+
+@pytest.mark.parametrize("plant", [adopt_by_recovering, drop_receipts, forget_before_the_commit, hear_barriers_at_once])
 def test_a_planted_bug_is_found(plant, monkeypatch):
     undisturbed = simulation("counted", managed=True, head_kills=KILLS, faults=CALM)
     plant(monkeypatch)
