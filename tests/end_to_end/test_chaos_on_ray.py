@@ -1,23 +1,18 @@
 """Task managers and head actors of a Ray cluster that is there, killed for real: what is committed is the oracle's."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.benchmarks.nexmark.dataset import write_dataset
-from penstock.chaos.child import spawn
 from penstock.chaos.compared_outputs import Outputs, Rows
 from penstock.chaos.experiment import HEAD_ACTOR, ChaosOptions, ChaosReport
 from penstock.chaos.head_trials import chaos_of
 from penstock.cluster.heads import heads
 from penstock.commands.loading import capture
 from penstock.dsl.sink_relocation import output_folder
-from penstock.engine.connectors.kafka.admin import delete_topics
-from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.job_graph import SinkSpec
-from tests.chaos.kafka_attacks import Events, KafkaAttacker, make_events
 from tests.chaos.kafka_outputs import committed_rows, oracle_rows
 from tests.ray_cluster import GROUP, RayCluster
 
@@ -106,23 +101,3 @@ def test_queries_over_files_are_exact_through_kills_of_head_actors(
     options = options_on(on_ray, directory, query, kills, kill_head=True)
     report = attack(tmp_path, on_ray, directory, query, options)
     assert report.killed == {HEAD_ACTOR: kills}
-
-
-@pytest.fixture(scope="module")
-def events(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
-    """Return events in a topic, and as files."""
-    made = make_events(kafka, tmp_path_factory.mktemp("events"), EVENTS)
-    yield made
-    delete_topics(KafkaSettings(kafka), [made.topic.topic])
-
-
-@pytest.mark.long("dozens of kills on a broker; test_a_process_on_ray_is_killed has one")
-@pytest.mark.parametrize(("query", "kills", "kill_head"), [
-    ("q4", 3, False), ("q5", 3, False), ("q8", 3, False), ("q11", 3, False),
-    ("q4", 2, True), ("q5", 1, True), ("q8", 1, True), ("q11", 1, True),
-])  # fmt: skip
-def test_queries_over_topics_are_exact_through_kills(
-    tmp_path: Path, on_ray: RayCluster, events: Events, query: str, kills: int, kill_head: bool
-) -> None:
-    attacker = KafkaAttacker(tmp_path, spawn, events, query, QUERIES[query])
-    check(attacker.on_ray(kills, seed=kills, address=on_ray.address, kill_head=kill_head), kills)
