@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from penstock.model.connectors import LookupTable
 from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorSpec
+from penstock.model.lookup_tables import LookupTable
 from penstock.model.option_literals import Cardinality, How
 from penstock.model.windows import Windowing
 

@@ -15,9 +15,9 @@ from penstock.dsl.readers import read_nexmark, read_parquet
 from penstock.dsl.stream import Stream
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.connectors.nexmark.generator import SCHEMAS
-from penstock.model.connectors import LookupTable
 from penstock.model.errors import UserError
 from penstock.model.expressions import col
+from penstock.model.lookup_tables import LookupTable
 
 EventSource = NexmarkConfig | Path | EventTopic
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from penstock.model.connectors import LookupTable
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.join_specs import HOWS, VALIDATIONS, AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec, check_how
+from penstock.model.lookup_tables import LookupTable
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Windowing
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.dsl.arguments import refusal, shown, windowing
 from penstock.dsl.job import located
 from penstock.dsl.join_columns import Columns, KeyMatch, asof_join_spec, interval_join_spec, join_spec, lookup_spec
-from penstock.model.connectors import LookupTable
 from penstock.model.durations import Duration
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorSpec
+from penstock.model.lookup_tables import LookupTable
 from penstock.model.option_literals import Cardinality, How, OneSided
 from penstock.model.schema import StreamSchema
 from penstock.model.source_location import user_location

@@ -8,9 +8,10 @@ from penstock.engine.connectors.local.memory import MemorySource
 from penstock.engine.connectors.parquet.source import ParquetSource
 from penstock.engine.connectors.text.csv_files import CsvSource
 from penstock.engine.connectors.text.json_lines import JsonLinesSource
-from penstock.model.connectors import LookupTable, Source
+from penstock.model.connectors import Source
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError
+from penstock.model.lookup_tables import LookupTable
 from penstock.model.schema import Fields, to_arrow_schema
 
 _FILES = {

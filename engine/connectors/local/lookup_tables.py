@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from penstock.engine.connectors.local.memory import MemorySource
 from penstock.engine.connectors.normalise import to_schema
-from penstock.model.connectors import LookupTable, Read, Source
+from penstock.model.connectors import Read, Source
 from penstock.model.errors import BadRecordError, SchemaError
+from penstock.model.lookup_tables import LookupTable
 
 _READ_ROWS = 65_536
 

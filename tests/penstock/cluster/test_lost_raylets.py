@@ -86,6 +86,7 @@ def finish(rounds: Rounds, driver: "subprocess.Popen[str]") -> None:
     rounds.job.check()
 
 
+@pytest.mark.long("a cluster of three raylets; what a lost link and a killed head do is tested on one in make test")
 def test_a_node_is_lost_and_the_job_goes_on_with_those_that_are_left(tmp_path: Path) -> None:
     with raylets() as cluster:
         nodes = [cluster.add(), cluster.add()]

@@ -60,7 +60,7 @@ class Told:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
         self.scene = Scene(folder, clock=self.clock, answer=self.answer)
-        self.session = Mock(spec=CheckpointSession, stopped=None, begun=1)
+        self.session = Mock(spec=CheckpointSession, stopped=None, begun=1, committed_epoch=0)
         self.session.take_failure.return_value = None
         self.session.due_ns.return_value = None
         self.commit(1)

@@ -56,7 +56,7 @@ def test_an_attempt_that_cannot_be_started_leaves_no_instances(tmp_path: Path, m
 
 
 def test_a_head_that_cannot_listen_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(place: MeetingPlace, *arguments: object) -> None:
+    def fail(place: MeetingPlace, *arguments: object, **options: object) -> None:
         raise OSError("no port is free")
 
     before = descriptors(), set(threading.enumerate())

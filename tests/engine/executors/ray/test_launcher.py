@@ -63,13 +63,13 @@ def launched(
 def test_those_that_have_what_instances_need_come_first_and_are_followed_by_their_like(on_ray: RayCluster) -> None:
     clock = ManualClock()
     with launched(3, clock, [{"lens": 1.0}, {"lens": 1.0}]) as launcher:
-        for name in ("tm-0", "tm-1", "tm-2"):
-            launcher.start(name)
+        ends = [launcher.start(f"tm-{number}").result(60) for number in range(3)]
         assert [launcher.rank(f"tm-{number}") for number in range(3)] == [0, 1, None]
-        until(lambda: len(on_ray.task_managers()) == 3)
         launcher.forget("tm-1")
-        launcher.start("tm-3")
+        ends.append(launcher.start("tm-3").result(60))
         assert launcher.rank("tm-3") == 1
+        for end in ends:
+            end.close()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,11 @@ class Holder:
         self.launcher = RayLauncher(
             Wanted("shop, run 1", CPUS, "PACK"), NobodyJoins(), print, SystemClock(), goes_on=self._goes_on
         )
-        self.launcher.start("tm-0")
+        self.launcher._reserve_all()
+
+    def close(self) -> None:
+        """Give the places back: Ray may keep those of an actor that was started anew and is then killed."""
+        self.launcher.close(0)
 
     def groups(self) -> tuple[int, bool, list[str]]:
         """Return the number of this process, whether it follows another, and the states of groups that are there."""
@@ -235,4 +239,5 @@ def test_a_head_that_goes_on_gets_the_places_of_the_one_before(on_ray: RayCluste
     until(lambda: groups()[2] == ["CREATED"])
     os.kill(groups()[0], signal.SIGKILL)
     until(lambda: groups()[1:] == (True, ["CREATED"]))
+    ray.get(actor.close.remote())
     ray.kill(actor)
