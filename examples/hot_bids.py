@@ -3,14 +3,14 @@
 import penstock as ps
 from penstock import col, count, max_, tumbling
 
-bids = ps.read_nexmark("bid", ps.NexmarkConfig(events=200_000), watermark="2s")
+bids = ps.read_nexmark("bid", ps.NexmarkConfig(events=200_000), watermark="2s").name("bids")
 hot = (
     bids.filter(col("price") > 10_000_000)
     .key_by("channel")
     .window(tumbling("5s"))
     .agg(bids=count(), top=max_("price"))
+    .name("per channel")
     .filter(col("bids") > 980)
-    .name("hot")
 )
-hot.print()
+hot.print().name("hot")
 ps.run(name="hot-bids")

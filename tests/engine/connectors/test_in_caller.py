@@ -26,7 +26,7 @@ TRAVEL = {
     "IterableSource",
     "FileSource", "LineSource", "CsvSource", "JsonLinesSource", "ParquetSource", "NexmarkSource", "KafkaSource",
     "FileSink", "ParquetSink", "JsonLinesSink", "CsvSink", "KafkaSink", "BlackHoleSink",
-    "SteadySource", "RecordedSource", "StagedSink", "CsvOutput", "AgeSink", "WatchedKeys",
+    "SteadySource", "RecordedSource", "StagedSink", "CsvOutput", "AgeSink", "FirstRow", "WatchedKeys",
 }  # fmt: skip
 
 

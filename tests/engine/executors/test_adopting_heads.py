@@ -83,9 +83,17 @@ def hear_barriers_at_once(patch):
     patch.setattr(deployments, "_OF_BARRIERS", ())
 
 
-@pytest.mark.parametrize("plant", [adopt_by_recovering, drop_receipts, forget_before_the_commit, hear_barriers_at_once])
-def test_a_planted_bug_is_found(plant, monkeypatch):
-    undisturbed = simulation("counted", managed=True, head_kills=KILLS, faults=CALM)
+@pytest.mark.parametrize(
+    ("plant", "name"),
+    [
+        (adopt_by_recovering, "counted"),
+        (drop_receipts, "counted"),
+        (forget_before_the_commit, "counted"),
+        (hear_barriers_at_once, "tumbled"),
+    ],
+)
+def test_a_planted_bug_is_found(plant, name, monkeypatch):
+    undisturbed = simulation(name, managed=True, head_kills=KILLS, faults=CALM)
     plant(monkeypatch)
     found = next((seed for seed in MANY if undisturbed.run(seed).problem is not None), None)
     assert found is not None

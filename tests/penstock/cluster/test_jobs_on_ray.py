@@ -81,7 +81,9 @@ def test_a_job_is_asked_by_url_and_by_name_and_when_all_are_stopped_nothing_is_l
     until(lambda: not places_of_ours())
     until(lambda: not processes_of_ours(on_ray))
     left = {path.name for path in program.folder.iterdir()}
-    assert left == {"program.py", "words.py", "out", "checkpoints"} | left.intersection({"__pycache__", ".penstock"})
+    assert left == {"program.py", "words.py", "begun", "out", "checkpoints"} | left.intersection(
+        {"__pycache__", ".penstock"}
+    )
     assert not [path for path in (program.folder / ".penstock").rglob("*") if path.is_file()]
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1].partition("/")[0])))

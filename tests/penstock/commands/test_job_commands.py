@@ -101,13 +101,16 @@ def test_without_the_token_nothing_happens(handle: Handle, command: Command) -> 
 
 
 def test_the_user_of_a_job_needs_no_token_of_his_own_on_its_machine(tmp_path: Path, command: Command) -> None:
+    folder = token_folder(os.environ)
+    others = set(folder.iterdir()) if folder.exists() else set()
     with running(tmp_path, metrics_port=0) as handle:
+        assert len(set(folder.iterdir()) - others) == 1
         code, out, _ = command("savepoint", handle.metrics_url, "friday")
         assert (code, out) == (0, "savepoint 'friday' of items is there: checkpoint 1\n")
         code, out, err = command("stop", handle.metrics_url)
         assert code == 0 and out.startswith("items has ended"), err
         handle.wait(LONG_S)
-    assert not list(token_folder(os.environ).iterdir())
+    assert set(folder.iterdir()) == others
 
 
 def test_a_token_of_ones_own_is_sent_to_this_machine_alone() -> None:

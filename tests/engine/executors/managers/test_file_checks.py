@@ -1,6 +1,7 @@
 """A head asks task managers of other hosts what they see, before anything is deployed; those beside it it does not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,17 @@ def from_another_disk(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
     return from_elsewhere(name, order)
 
 
-def scene(folder: Path, answer: Answer) -> Scene:
-    """Return a head that holds the lease of its output."""
-    found = Scene(folder, 2, answer)
-    leases = make_leases("job", found.plan.graph, found.clock, None, "")
+@contextmanager
+def scene(folder: Path, answer: Answer) -> Iterator[Scene]:
+    """Give a head that holds the lease of its output, in its context."""
+    made = Scene(folder, 2, answer)
+    leases = make_leases("job", made.plan.graph, made.clock, None, "")
     leases.acquire(None, lambda seconds: None, lambda text: None, lambda: None)
-    return found
+    try:
+        with made.head:
+            yield made
+    finally:
+        leases.release()
 
 
 def orders(found: Scene, name: str) -> list[type]:
@@ -42,15 +48,13 @@ def orders(found: Scene, name: str) -> list[type]:
 
 
 def test_task_managers_beside_the_head_are_asked_nothing(tmp_path: Path) -> None:
-    found = scene(tmp_path, obey)
-    with found.head:
+    with scene(tmp_path, obey) as found:
         found.attempt()
         assert all(ms.LookAtFiles not in orders(found, name) for name in found.launcher.managers)
 
 
 def test_those_of_other_hosts_are_asked_before_anything_is_deployed_and_once_in_an_attempt(tmp_path: Path) -> None:
-    found = scene(tmp_path, from_elsewhere)
-    with found.head:
+    with scene(tmp_path, from_elsewhere) as found:
         found.attempt()
         for name in found.launcher.managers:
             asked = [kind for kind in orders(found, name) if kind in (ms.LookAtFiles, ms.Deploy)]
@@ -66,8 +70,8 @@ def test_a_job_is_refused_where_one_sees_another_folder_and_nothing_is_deployed(
         heard.append(type(order))
         return from_another_disk(name, order)
 
-    found = scene(tmp_path, answer)
-    with found.head, pytest.raises(UserError, match="'the other host', or none, where task manager 'tm-1' runs"):
+    words = "'the other host', or none, where task manager 'tm-1' runs"
+    with scene(tmp_path, answer) as found, pytest.raises(UserError, match=words):
         found.attempt()
     assert ms.LookAtFiles in heard and ms.Deploy not in heard
 
@@ -79,8 +83,7 @@ def test_one_that_is_lost_while_it_looks_is_not_waited_for(tmp_path: Path) -> No
             return []
         return from_elsewhere(name, order)
 
-    found = scene(tmp_path, answer)
-    with found.head:
+    with scene(tmp_path, answer) as found:
         attempt = found.attempt()
         assert "tm-0" not in set(attempt.places().values())
 
@@ -93,8 +96,7 @@ def test_if_none_is_left_the_attempt_fails_as_one_that_has_lost_them(tmp_path: P
             return []
         return from_elsewhere(name, order)
 
-    found = scene(tmp_path, answer)
-    with found.head, pytest.raises(WorkerLostError, match="all task managers were lost"):
+    with scene(tmp_path, answer) as found, pytest.raises(WorkerLostError, match="all task managers were lost"):
         found.attempt()
 
 
@@ -104,8 +106,7 @@ def test_an_answer_that_nobody_awaits_changes_nothing(tmp_path: Path) -> None:
         # Once more, and with other words.
         return said + [replace_owners(message) for message in said if isinstance(message, ms.FilesSeen)]
 
-    found = scene(tmp_path, answer)
-    with found.head:
+    with scene(tmp_path, answer) as found:
         assert found.attempt().is_up()
 
 
