@@ -72,10 +72,11 @@ def test_a_job_whose_head_is_killed_goes_on_with_its_task_managers(program: Prog
     assert f"ADOPTED: '{program.name}' goes on with 1 task manager of the run before (attempt 1)" in err
     assert program.numbers() == list(range(ROWS))
     assert len((program.folder / "begun").read_text().split()) == 1
-    # The head is in the driver's folder, as both see it. The second one has nothing to place.
+    # The head is in the driver's folder, as both see it. The second one goes on with the log if it lives to its first
+    # look at the job, which is a second after its start.
     log = program.folder / "actions.jsonl"
     policies = [entry.content["policy"] for entry in read_log(log) if entry.kind is EntryKind.POLICY]
-    assert policies.count("placement") == 1
+    assert policies.count("placement") in (1, 2)
     decisions = list(redecide(log, "placement", {}))
     assert decisions and all(decision.same for decision in decisions)
     code, out, err = ended(program.penstock("decide", "actions.jsonl", "--policy", "placement"))
