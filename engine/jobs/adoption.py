@@ -71,7 +71,7 @@ class AdoptingAttempts(MakeAttempt, Protocol):
         Those that are not adopted end when an attempt is made.
         """
 
-    def adopt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, found: Adopt) -> Attempt:
+    def adopt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, adoption: Adopt) -> Attempt:
         """Return the attempt of instances that live; the sinks have adopted their writers.
 
         Raises:
@@ -99,20 +99,20 @@ def adopted_attempt(
     repository = context.checkpoints.repository
     newest = repository.newest()
     epoch = 0 if restored is None else restored.epoch
-    found = make.survivors(plan, context, newest if newest.epoch == epoch else PublishedCheckpoint(epoch, 0))
-    if isinstance(found, Adopt) and newest.epoch != epoch:
-        found = RestoreAnew(f"the newest checkpoint is that of epoch {newest.epoch}, and it goes on from {epoch}")
-    if isinstance(found, Adopt):
+    verdict = make.survivors(plan, context, newest if newest.epoch == epoch else PublishedCheckpoint(epoch, 0))
+    if isinstance(verdict, Adopt) and newest.epoch != epoch:
+        verdict = RestoreAnew(f"the newest checkpoint is that of epoch {newest.epoch}, and it goes on from {epoch}")
+    if isinstance(verdict, Adopt):
         try:
-            adopt_sinks(plan.graph, restored, found.receipts, found.claims)
+            adopt_sinks(plan.graph, restored, verdict.receipts, verdict.claims)
         except PenstockError as error:
-            found = RestoreAnew(str(error))
-    if isinstance(found, RestoreAnew):
-        news.not_adopted(found.reason)
-    if not isinstance(found, Adopt):
+            verdict = RestoreAnew(str(error))
+    if isinstance(verdict, RestoreAnew):
+        news.not_adopted(verdict.reason)
+    if not isinstance(verdict, Adopt):
         return None
     failpoint("job.sinks_adopted")
-    life.on(Adopting(found.attempt))
-    attempt = make.adopt(plan, context, AttemptStart(life.attempt, restored, newest.epoch), found)
-    news.adopted(len(found.managers), found.attempt, epoch)
+    life.on(Adopting(verdict.attempt))
+    attempt = make.adopt(plan, context, AttemptStart(life.attempt, restored, newest.epoch), verdict)
+    news.adopted(len(verdict.managers), verdict.attempt, epoch)
     return attempt

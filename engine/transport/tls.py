@@ -82,7 +82,7 @@ class TlsSocket(ssl.SSLSocket):
         taken = 0
         while taken < len(target):
             try:
-                more = self._read_into(target[taken:])
+                more = self._read_into(target[taken:], flags)
             except OSError:
                 # What was read before counts; an error is said again by the next call.
                 if not taken:
@@ -111,8 +111,8 @@ class TlsSocket(ssl.SSLSocket):
                 break
         return taken, [], 0, None
 
-    def _read_into(self, target: memoryview) -> int:
-        return _now(lambda: super(TlsSocket, self).recv_into(target))
+    def _read_into(self, target: memoryview, flags: int) -> int:
+        return _now(lambda: super(TlsSocket, self).recv_into(target, None, flags))
 
 
 class Tls:

@@ -42,14 +42,14 @@ class ManagedAttempts:
             return None
         return adoption(plan.graph, plan_digest(plan.graph, plan.loop.key_groups), last, self._answers)
 
-    def adopt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, found: Adopt) -> ManagedAttempt:
+    def adopt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, adoption: Adopt) -> ManagedAttempt:
         """Return the attempt that goes on.
 
         Raises:
             PenstockError: a task manager is lost meanwhile; nothing of the attempt is left.
         """
-        head = self._begun(plan, context, found.managers)
-        return ManagedAttempt(plan, head, context, self._options, start, found)
+        head = self._begun(plan, context, adoption.managers)
+        return ManagedAttempt(plan, head, context, self._options, start, adoption)
 
     def _begun(self, plan: JobPlan, context: AttemptContext, adopted: tuple[str, ...]) -> Head:
         """Return the head; before its first attempt it counts the adopted ones as its own, and starts the others."""

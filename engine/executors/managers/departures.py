@@ -55,11 +55,11 @@ class Departures:
         """
         self._begun = {name: epoch for name, epoch in self._begun.items() if name in leaving}
         steps: list[Step] = []
-        for name, told_ns in leaving.items():
+        for name, order_ns in leaving.items():
             if name not in hosting:
                 steps.append(Release(name))
             elif name not in self._begun:
-                if now_ns - told_ns >= SETTLE_NS:
+                if now_ns - order_ns >= SETTLE_NS:
                     self._begun[name] = begun
                     steps.append(Checkpoint(name))
             elif (since := self._begun[name]) is not None and committed > since:
@@ -82,14 +82,7 @@ def see_off(
     leaving = pool.leaving()
     if not leaving:
         return
-    begun, committed = (
-        (0, 0)
-        if checkpoints is None
-        else (
-            checkpoints.begun,
-            checkpoints.statistics().committed_epoch or 0,
-        )
-    )
+    begun, committed = (0, 0) if checkpoints is None else (checkpoints.begun, checkpoints.committed_epoch)
     for step in departures.look(leaving, hosting, begun, committed, now_ns):
         match step:
             case Release():

@@ -132,7 +132,7 @@ class Deployments:
 
     def adopt(
         self,
-        found: Adopt,
+        adoption: Adopt,
         start: AttemptStart,
         repository: CheckpointRepository,
         begin: Callable[[AttemptStart, Sequence[CutTaken]], None],
@@ -144,11 +144,11 @@ class Deployments:
         Raises:
             PenstockError: one of them is lost, or something has gone wrong with what it hosts.
         """
-        self._up = {item.number: Deployment(item.number, item.tasks, item.places) for item in found.deployments}
-        self._await((0, manager) for manager in found.managers)
+        self._up = {item.number: Deployment(item.number, item.tasks, item.places) for item in adoption.deployments}
+        self._await((0, manager) for manager in adoption.managers)
         self._adopted.clear()
         order = adopt_order(start, repository)
-        for manager in found.managers:
+        for manager in adoption.managers:
             self._head.send(manager, order)
         self._early = []
         try:

@@ -65,7 +65,7 @@ class _Member:
     state: ManagerState
     address: str = ""
     files: str = ""
-    told_ns: int | None = None
+    order_ns: int | None = None
     """When it was told to end."""
     leave_ns: int | None = None
     """When it is let go that was told to end."""
@@ -155,16 +155,16 @@ class ManagerPool(Generic[End]):
     def leaving(self) -> Mapping[str, int]:
         """Return when those were told to end that were not released yet; none while the job ends itself."""
         return {
-            name: member.told_ns
+            name: member.order_ns
             for name, member in self._members.items()
-            if member.told_ns is not None and not member.is_released and not self._is_stopping
+            if member.order_ns is not None and not member.is_released and not self._is_stopping
         }
 
     def keep_for_checkpoint(self, name: str) -> None:
         """Let one stay that was told to end, for what it hosts begins elsewhere behind a checkpoint."""
         member = self._members.get(name)
-        if member is not None and member.told_ns is not None:
-            member.leave_ns = member.told_ns + LEAVE_BEHIND_CHECKPOINT_NS
+        if member is not None and member.order_ns is not None:
+            member.leave_ns = member.order_ns + LEAVE_BEHIND_CHECKPOINT_NS
 
     def release(self, name: str) -> None:
         """Let one go that was told to end, and hosts nothing."""
@@ -274,8 +274,8 @@ class ManagerPool(Generic[End]):
             case ms.SetupFailed():
                 self._failure = message.failure
             case ms.LeaveAsked():
-                member.told_ns = self._clock.monotonic_ns()
-                member.leave_ns = member.told_ns + LEAVE_NS
+                member.order_ns = self._clock.monotonic_ns()
+                member.leave_ns = member.order_ns + LEAVE_NS
             case ms.StuckInStep() | ms.OutOfStep():
                 self._watch.hear(name, message, self._clock.monotonic_ns())
             case ms.TakenDown(tasks=None) if may_follow(member.state, ManagerEvent.TAKEN_DOWN):
@@ -284,7 +284,7 @@ class ManagerPool(Generic[End]):
                 pass
 
     def _leaves(self, member: _Member) -> bool:
-        return member.told_ns is not None and not self._is_stopping
+        return member.order_ns is not None and not self._is_stopping
 
     def _take_lost(self) -> Iterator[Lost]:
         while self._lost:

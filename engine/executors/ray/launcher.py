@@ -181,8 +181,7 @@ class RayLauncher:
             places.taken.pop(name, None)
         if call is not None:
             call.cpu.close()
-            if self._leads():
-                ray.kill(call.actor)
+            self._kill(call)
 
     def close(self, grace_s: float) -> None:
         """Wait for those that were told to end, ``grace_s`` for all of them at most, and kill the others.
@@ -196,13 +195,20 @@ class RayLauncher:
         for name in tuple(self._calls):
             self.forget(name)
         while self._places:
-            places = self._places.pop()
-            if self._leads():
-                remove_placement_group(places.group)
+            self._give_back(self._places[-1])
 
     def _leads(self) -> bool:
         """Return whether the actors are this head's: of one that slept another may lead them by now."""
         return self._outliving is None or self._outliving.leads()
+
+    def _kill(self, call: ActorCall) -> None:
+        if self._leads():
+            ray.kill(call.actor)
+
+    def _give_back(self, places: Places) -> None:
+        self._places.remove(places)
+        if self._leads():
+            remove_placement_group(places.group)
 
     def _remove_left_groups(self) -> None:
         """Remove the groups of earlier processes of this actor, which Ray keeps as long as there is the actor."""
@@ -214,8 +220,7 @@ class RayLauncher:
         """Give back the places that a head before has left if some are lost and nobody has the others."""
         for places in [places for places in self._places if places.left and not places.taken]:
             if not places.is_whole():
-                self._places.remove(places)
-                remove_placement_group(places.group)
+                self._give_back(places)
 
     def _reserve_all(self) -> Places:
         """Ask for all that are to come, so that they are together or apart as they are wanted."""
@@ -291,7 +296,7 @@ class RayLauncher:
         )
         self._find_full(reason)
         for name in late:
-            ray.kill(self._calls.pop(name).actor)
+            self._kill(self._calls.pop(name))
             places.taken.pop(name)
             self._unplaced[name] = reason
 
@@ -301,12 +306,11 @@ class RayLauncher:
     def _give_up(self, places: Places) -> None:
         """Take as many places as there are in the stead of some that are not to be had together."""
         asked = places.size
-        self._places.remove(places)
         waiting = {name: self._calls.pop(name) for name in places.taken}
         for call in waiting.values():
             # Those that wait for a place do not end with it.
-            ray.kill(call.actor)
-        remove_placement_group(places.group)
+            self._kill(call)
+        self._give_back(places)
         if places.ranks and len(places.ranks) == len(self._needs):
             check_needs(self._wanted.needs, asked - 1)
         free = cpus(ray.available_resources())

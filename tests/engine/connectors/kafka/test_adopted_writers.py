@@ -36,7 +36,9 @@ class Scene:
         self.values: list[int] = []
 
     def begin(self) -> SinkCommits:
-        make = lambda name: ModelTransport(self.world.broker, name, self.kept)  # noqa: E731
+        def make(name: str) -> ModelTransport:
+            return ModelTransport(self.world.broker, name, self.kept)
+
         return SinkCommits(IDS, make, self.kept, draw=self.world.draw)
 
     def prepare(self, epoch: int) -> list[object]:

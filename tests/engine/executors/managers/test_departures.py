@@ -6,7 +6,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from penstock.engine.checkpoint.coordinator import CheckpointStatistics
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.departures import SETTLE_NS, Checkpoint, Departures, Release, Restart, Step
@@ -60,7 +59,7 @@ class Told:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
         self.scene = Scene(folder, clock=self.clock, answer=self.answer)
-        self.session = Mock(spec=CheckpointSession, stopped=None, begun=1, committed_epoch=0)
+        self.session = Mock(spec=CheckpointSession, stopped=None)
         self.session.take_failure.return_value = None
         self.session.due_ns.return_value = None
         self.commit(1)
@@ -72,7 +71,7 @@ class Told:
 
     def commit(self, epoch: int) -> None:
         self.session.begun = epoch
-        self.session.statistics.return_value = CheckpointStatistics(epoch, epoch, 0, 0, epoch, None, False)
+        self.session.committed_epoch = epoch
 
     def tell(self, attempt: ManagedAttempt) -> None:
         self.scene.launcher.managers["tm-0"].say(ms.LeaveAsked())
