@@ -122,12 +122,14 @@ class SplitSpec(OperatorSpec):
 class AggregateSpec(KeyedSpec):
     """Group by keys (and a window) and aggregate; without a window the result is updating.
 
-    Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates.
+    Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates; with
+    ``estimates``, which the planner sets for queries under contract, the columns of `result_columns` behind them.
     """
 
     aggregates: tuple[tuple[str, AggregateCall], ...]
     windowing: Windowing | None = None
     emission: Emission = Emission(mode="updates")
+    estimates: bool = False
 
 
 @dataclass(frozen=True)
