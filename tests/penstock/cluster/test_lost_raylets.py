@@ -104,14 +104,20 @@ LOSSES = 20
 
 
 @pytest.mark.long("twenty nodes; test_a_node_is_lost_and_the_job_goes_on_with_those_that_are_left has one")
-def test_nodes_are_lost_in_turn_and_others_join(tmp_path: Path) -> None:
-    """Prints how long the job took to go on after each loss; every fifth time the raylet alone is lost at first."""
+@pytest.mark.parametrize("at_once", [False, True])
+def test_nodes_are_lost_in_turn_and_others_join(tmp_path: Path, *, at_once: bool) -> None:
+    """Prints how long the job took to go on after each loss; every fifth time the raylet alone is lost at first.
+
+    ``at_once``: the next is lost while the one before is not replaced, and with it the last task manager.
+    """
     with raylets() as cluster:
         nodes = [cluster.add(), cluster.add()]
         rounds = Rounds(MeteredJob(tmp_path), 2 * LOSSES + 1)
         rounds.job.give(0)
         with begun(rounds.job, cluster) as driver:
             for number in range(LOSSES):
+                if not at_once:
+                    until(lambda: all(map(has_manager, nodes)))
                 rounds.next()
                 victim = nodes.pop(0)
                 lost = "node with the head actor" if victim.has_head() else "node"
