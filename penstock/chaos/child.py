@@ -40,8 +40,11 @@ class Child:
         """Read ``stderr`` from now on; ``wait`` waits for the end and returns minus the signal, or the exit code."""
         self.pid = pid
         self.said: deque[str] = deque(maxlen=KEPT_LINES)
-        self.speakers: dict[str, Speaker] = {}
-        """The process of each actor by the name that it says before its points, as tm-0: the latest of that name."""
+        self.speakers: Mapping[str, Speaker] = {}
+        """The process of each actor by the name that it says before its points, as tm-0: the latest of that name.
+
+        Whoever looks at it keeps what it was then: it is replaced as others speak.
+        """
         self.ended = False
         self._wait = wait
         self._points: SimpleQueue[tuple[float, str] | None] = SimpleQueue()
@@ -88,7 +91,7 @@ class Child:
         name, _, _ = point.rpartition("/")
         passed_on = _PASSED_ON.search(sender)
         if name and passed_on is not None:
-            self.speakers[name] = Speaker(int(passed_on[1]), passed_on[2])
+            self.speakers = {**self.speakers, name: Speaker(int(passed_on[1]), passed_on[2])}
 
 
 Start = Callable[[Sequence[str], Mapping[str, str], Path], Child]
