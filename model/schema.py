@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.model.errors import SchemaError
+from penstock.model.result_columns import is_hidden
 from penstock.model.source_location import user_location
 
 WEIGHT = "$weight"
@@ -37,7 +38,7 @@ class TimeColumn:
 class StreamSchema:
     """Fields (without the weight column), event time (None: none is known) and changelog or append-only.
 
-    No name begins with ``$``: operators name the columns they add inside that way.
+    No name begins with ``$``, but for those of `result_columns`: operators name the columns they add inside that way.
     """
 
     fields: pa.Schema
@@ -49,11 +50,9 @@ class StreamSchema:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise SchemaError(f"column {repeated[0]!r} appears twice; every column needs its own name")
-        reserved = next((name for name in names if name.startswith("$")), None)
+        reserved = next((name for name in names if name.startswith("$") and not is_hidden(name)), None)
         if reserved is not None:
-            raise SchemaError(
-                f"column name {reserved!r} begins with '$', which is reserved; rename it, or leave it out"
-            )
+            raise _reserved(reserved)
         if self.time is not None and self.time.name not in names:
             raise SchemaError(f"event time column {self.time.name!r} is not among {names}")
 
@@ -63,6 +62,22 @@ class StreamSchema:
         if not self.changelog:
             return self.fields
         return self.fields.append(pa.field(WEIGHT, pa.int8(), nullable=False))
+
+
+def _reserved(name: str) -> SchemaError:
+    return SchemaError(f"column name {name!r} begins with '$', which is reserved; rename it, or leave it out")
+
+
+def refuse_hidden(schemas: Iterable[StreamSchema]) -> None:
+    """Refuse columns that a user has named like those of `result_columns`.
+
+    Raises:
+        SchemaError: naming the first.
+    """
+    for schema in schemas:
+        name = next(filter(is_hidden, schema.fields.names), None)
+        if name is not None:
+            raise _reserved(name)
 
 
 def check_names(names: Iterable[str], known: Sequence[str], what: str) -> None:

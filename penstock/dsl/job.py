@@ -32,7 +32,7 @@ from penstock.model.errors import PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
-from penstock.model.schema import TimeColumn
+from penstock.model.schema import TimeColumn, refuse_hidden
 from penstock.model.source_location import user_location
 from penstock.runs.compilation_notice import announce_compilation
 from penstock.runs.executors import attempts_of, embedded_options, with_task_managers
@@ -72,6 +72,7 @@ class Job:
         schemas = [self.graph[edge.operator].outputs[edge.output] for edge in inputs]
         try:
             outputs = dict(output_schemas(spec, schemas, str(operator), time))
+            refuse_hidden(outputs.values())
         except PlanError as error:
             raise located(error, where) from None
         self.graph.add(OperatorNode(operator, str(operator), spec, tuple(inputs), outputs, where=where))

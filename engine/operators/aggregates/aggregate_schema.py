@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.engine.core.event_time import bounds_type, time_type
 from penstock.engine.expressions.compiler import infer_type
+from penstock.engine.operators.aggregates.estimate_schema import estimate_fields
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
@@ -41,6 +42,8 @@ class AggregatePlan:
 def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> AggregatePlan:
     """Check an aggregate against its input; its output has keys, `WINDOW_COLUMNS` with a window, and aggregates.
 
+    With estimates, `estimate_fields` follow.
+
     A final window in event time gives an append-only stream whose event time is the window's last microsecond; a
     final window in processing time has none, nor has a `Global` window, which has no bounds to show either. Everything
     else is a changelog without event time.
@@ -57,6 +60,8 @@ def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggr
     fields = [pa.field(column, kind) for (column, _), kind in zip(spec.keys, key_types, strict=True)]
     fields += [pa.field(column, bounds, nullable=False) for column in shown]
     fields += aggregation.fields()
+    if spec.estimates:
+        fields += estimate_fields(spec, aggregation.fields())
     event = final and bounds is not None and spec.windowing is not None and spec.windowing.clock == "event"
     time = TimeColumn(WINDOW_COLUMNS[1], -1) if event else None
     output = StreamSchema(pa.schema(fields), time, changelog=not final)
