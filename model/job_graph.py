@@ -50,7 +50,8 @@ class SourceSpec(OperatorSpec):
     """Read rows; the event time column is declared here together with the watermark delay.
 
     ``dead_letters`` is where records go that cannot be read; None: where those of the job go. Rows whose event time is
-    more than ``max_ahead_us`` ahead of the clock are bad (None: none are).
+    more than ``max_ahead_us`` ahead of the clock are bad (None: none are). None are dropped under overload without
+    ``shed``.
     """
 
     source: Source
@@ -58,6 +59,7 @@ class SourceSpec(OperatorSpec):
     on_error: str = "dead_letter"
     dead_letters: LetterTarget | None = None
     max_ahead_us: int | None = None
+    shed: bool = True
 
     def local_files(self) -> Sequence[Path]:
         """Return those of the source."""
@@ -174,7 +176,9 @@ class TimeSpec(OperatorSpec):
 class SinkSpec(OperatorSpec):
     """Write rows. ``mode``: ``append``, ``changelog`` or ``upsert`` (with ``key``).
 
-    ``min_accuracy`` in [0, 1] and ``priority`` (greater is more important) bound what may be shed for this query.
+    ``min_accuracy`` in [0, 1] and ``priority`` (greater is more important) bound what may be shed for this query;
+    below 1 it is under contract. ``max_lag_us`` is how long after it came a row may be waiting before that is overload
+    (None: as the run says). ``columns``: results of a query under contract say how good they are.
     """
 
     sink: Sink
@@ -182,6 +186,13 @@ class SinkSpec(OperatorSpec):
     key: tuple[str, ...] = ()
     min_accuracy: float = 1.0
     priority: int = 0
+    max_lag_us: int | None = None
+    columns: bool = True
+
+    @property
+    def under_contract(self) -> bool:
+        """Whether rows may be shed for this query."""
+        return self.min_accuracy < 1.0
 
 
 @dataclass(frozen=True)

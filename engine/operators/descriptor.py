@@ -44,6 +44,21 @@ class Partitioning(Enum):
     BY_SIDES = "by the keys of each side"
 
 
+class Sampling(Enum):
+    """What becomes of rows that are a sample of all rows, in an operator.
+
+    ``CARRIED``: each row of the result is one of the input's, and carries on what is hidden in it. ``PASSED``: each is
+    made of one row of the input. ``SPREAD``: several may be made of one. ``ESTIMATED``: what the result says of the
+    sample it says of all rows, or marks as biased. ``ALL_ROWS``: a sample in makes a result that stands for nothing.
+    """
+
+    CARRIED = "carried"
+    PASSED = "passed"
+    SPREAD = "spread"
+    ESTIMATED = "estimated"
+    ALL_ROWS = "all rows"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanContext:
     """The context of an operator in a plan.
@@ -149,6 +164,10 @@ class OperatorDescriptor(ABC, Generic[S]):
     def carried(self, spec: S, columns: Columns) -> Columns | None:
         """Return the result's names of the columns by which the one input is partitioned; None: one of them is lost."""
         return None
+
+    def sampling(self, spec: S) -> Sampling:
+        """Return what becomes of a sample in it; it needs all rows unless it knows better."""
+        return Sampling.ALL_ROWS
 
     def unmatched(self, spec: S) -> Set[int]:
         """Return the sides of a join whose rows come out even without a partner."""

@@ -10,7 +10,7 @@ from penstock.engine.core.contract import MAIN, Emission, Operator
 from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_predicate, compile_projection, infer_type
 from penstock.engine.operators.descriptions import Words, columns_text, expression_text
-from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted, columns_used
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Sampling, Wanted, columns_used
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.errors import ExpressionError
 from penstock.model.expressions import Expr, col, column_name, columns_of
@@ -122,6 +122,10 @@ class FilterDescriptor(OperatorDescriptor[FilterSpec]):
         """Return the columns: they are what they were."""
         return columns
 
+    def sampling(self, spec: FilterSpec) -> Sampling:
+        """Return that rows are what they were."""
+        return Sampling.CARRIED
+
     def words(self, spec: FilterSpec, node: OperatorNode) -> Words:
         """Write the predicate."""
         return Words(f"where {expression_text(spec.predicate)}")
@@ -171,6 +175,10 @@ class ProjectDescriptor(OperatorDescriptor[ProjectSpec]):
         renamed = {column_name(expression): name for name, expression in spec.columns}
         return None if any(name not in renamed for name in columns) else tuple(renamed[name] for name in columns)
 
+    def sampling(self, spec: ProjectSpec) -> Sampling:
+        """Return that each row is made of one, and can have a column more."""
+        return Sampling.CARRIED
+
     def words(self, spec: ProjectSpec, node: OperatorNode) -> Words:
         """Write what is computed."""
         condition = () if spec.where is None else (("where", expression_text(spec.where)),)
@@ -205,6 +213,10 @@ class SplitDescriptor(OperatorDescriptor[SplitSpec]):
     def carried(self, spec: SplitSpec, columns: Columns) -> Columns:
         """Return the columns: they are what they were."""
         return columns
+
+    def sampling(self, spec: SplitSpec) -> Sampling:
+        """Return that rows are what they were."""
+        return Sampling.CARRIED
 
     def words(self, spec: SplitSpec, node: OperatorNode) -> Words:
         """Write the predicates by output."""

@@ -15,6 +15,7 @@ from penstock.engine.operators.descriptor import (
     KeyExpressions,
     Partitioning,
     PlanContext,
+    Sampling,
     StateLayout,
     Wanted,
     columns_used,
@@ -88,6 +89,15 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         """Return the accumulators, which are in every table alike."""
         tables = {item.table for item in meaning.aggregates if item.table is not None}
         return StateLayout(dict.fromkeys(tables, plan_aggregate(spec, schema, name).aggregation))
+
+    def sampling(self, spec: AggregateSpec) -> Sampling:
+        """Return that results of a sample are estimates, or biased and say so.
+
+        Not where a dropped row tears a window apart, nor where only the user knows what the result means.
+        """
+        torn = spec.windowing is not None and isinstance(spec.windowing.window, Session | Count)
+        by_user = any(call.user is not None for _, call in spec.aggregates)
+        return Sampling.ALL_ROWS if torn or by_user else Sampling.ESTIMATED
 
     def words(self, spec: AggregateSpec, node: OperatorNode) -> Words:
         """Say by which keys and windows, and what is computed."""

@@ -9,7 +9,7 @@ from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, Opera
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.descriptions import Words, error_details, function_name
-from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted
+from penstock.engine.operators.descriptor import OperatorDescriptor, Sampling, Wanted
 from penstock.engine.operators.functions.call_backlog import CallBacklog
 from penstock.engine.operators.functions.pending_calls import Call, Line, OrderedLine, UnorderedLine
 from penstock.engine.operators.functions.row_results import RowResults
@@ -259,6 +259,10 @@ class AsyncFunctionDescriptor(OperatorDescriptor[AsyncFunctionSpec]):
     def depends_on(self, spec: AsyncFunctionSpec) -> str | None:
         """Return that answers come in any order, if they leave so."""
         return None if spec.ordered else "passes answers on as they come"
+
+    def sampling(self, spec: AsyncFunctionSpec) -> Sampling:
+        """Return that each row is made of one."""
+        return Sampling.PASSED
 
     def words(self, spec: AsyncFunctionSpec, node: OperatorNode) -> Words:
         """Name the function, its limits, and what it makes."""

@@ -9,7 +9,7 @@ from penstock.engine.core.contract import MAIN, Emission, Operator, chunks
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.descriptions import Words, error_details, function_name
-from penstock.engine.operators.descriptor import OperatorDescriptor
+from penstock.engine.operators.descriptor import OperatorDescriptor, Sampling
 from penstock.engine.operators.functions.user_results import batch_of, time_errors
 from penstock.model.errors import BadRecordError, PlanError
 from penstock.model.job_graph import BatchFunctionSpec, OperatorNode
@@ -92,6 +92,10 @@ class BatchFunctionDescriptor(OperatorDescriptor[BatchFunctionSpec]):
                 "use a final window, or map row by row"
             )
         return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
+
+    def sampling(self, spec: BatchFunctionSpec) -> Sampling:
+        """Return that as many rows are made of each as the function likes."""
+        return Sampling.SPREAD
 
     def words(self, spec: BatchFunctionSpec, node: OperatorNode) -> Words:
         """Name the function and what it takes and makes."""

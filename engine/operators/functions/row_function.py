@@ -15,7 +15,7 @@ from penstock.engine.core.contract import MAIN, Emission, Operator, chunks
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.descriptions import Words, error_details, function_name
-from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Sampling, Wanted
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
 from penstock.engine.operators.functions.row_results import RowResults
@@ -140,6 +140,10 @@ class RowFunctionDescriptor(OperatorDescriptor[RowFunctionSpec]):
     def carried(self, spec: RowFunctionSpec, columns: Columns) -> Columns | None:
         """Return the columns if the rows are what they were."""
         return columns if spec.kind == "filter" else None
+
+    def sampling(self, spec: RowFunctionSpec) -> Sampling:
+        """Return whether rows are what they were, are made of one each, or several of one."""
+        return {"filter": Sampling.CARRIED, "map": Sampling.PASSED}.get(spec.kind, Sampling.SPREAD)
 
     def words(self, spec: RowFunctionSpec, node: OperatorNode) -> Words:
         """Name the function and what it takes and makes."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.descriptions import Words
-from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted, columns_used
+from penstock.engine.operators.descriptor import OperatorDescriptor, Sampling, Wanted, columns_used
 from penstock.engine.operators.joins.join_schema import side_columns
 from penstock.engine.operators.joins.join_side import JoinSide, PairColumns, taken
 from penstock.engine.operators.joins.lookup_index import LookupIndex
@@ -192,6 +192,10 @@ class LookupDescriptor(OperatorDescriptor[LookupSpec]):
     def depends_on(self, spec: LookupSpec) -> str | None:
         """Return that a table may have changed, if it is read again."""
         return None if spec.table.refresh_us is None else "reads its table again as time goes by"
+
+    def sampling(self, spec: LookupSpec) -> Sampling:
+        """Return that a row comes once with each of its partners, all of which are in the table."""
+        return Sampling.SPREAD
 
     def words(self, spec: LookupSpec, node: OperatorNode) -> Words:
         """Say on which keys, in which table."""

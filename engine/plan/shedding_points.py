@@ -1,0 +1,183 @@
+"""Where rows may be shed: at which sources, on which branches behind them, and why not elsewhere. Pure.
+
+A source is shed before its rows are decoded. Where queries of different contracts part in the stateless operators right
+behind it, each branch can be shed further, as long as operators carry which record a row was made of.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from penstock.engine.operators.descriptor import Sampling
+from penstock.engine.operators.registry import descriptor_of
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import MAIN, Input, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.keep_rates import Edge
+
+
+@dataclass(frozen=True, slots=True)
+class SheddingPoints:
+    """The places where rows may be shed, by the names of operators.
+
+    ``sources``: those that may be shed, and the least keep rate of each that every query behind it allows; 1.0 where
+    one of them needs all rows, so that only branches can be shed. ``branches``: edges (producer, consumer) where a
+    query may be shed further than what else stands behind its source, and their least keep rates. An edge that is not
+    named keeps what its source keeps. ``reasons``: by the names of the other sources, one sentence why.
+    """
+
+    sources: Mapping[str, float] = field(default_factory=dict)
+    branches: Mapping[Edge, float] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """The demand of one query, or of an operator that needs all rows, on an edge; ``need`` says why it needs them."""
+
+    minimum: float
+    priority: int = 0
+    max_lag_us: int | None = None
+    need: str = ""
+
+
+_Demands = frozenset[_Demand]
+
+
+def shedding_points(graph: JobGraph, *, bounded: bool = False) -> SheddingPoints:
+    """Return where rows of a job may be shed; ``graph`` is that of its plan, whose names are those of what runs.
+
+    Sources that end by themselves are left whole, unless ``bounded`` says that they may be shed as well.
+    """
+    sources: dict[str, float] = {}
+    branches: dict[Edge, float] = {}
+    reasons: dict[str, str] = {}
+    for node in graph.operators.values():
+        if not isinstance(node.spec, SourceSpec):
+            continue
+        tree = _Tree(graph, node)
+        edges = dict(tree.branches())
+        minimum = _minimum(tree.demands(node.id))
+        reason = _excluded(node.spec, bounded) or _whole(tree.demands(node.id), minimum, bool(edges))
+        if reason:
+            reasons[node.name] = reason
+        else:
+            sources[node.name] = minimum
+            branches |= edges
+    return SheddingPoints(sources, branches, reasons)
+
+
+class _Tree:
+    """What stands behind one source."""
+
+    def __init__(self, graph: JobGraph, source: OperatorNode) -> None:
+        self._graph = graph
+        self._source = source
+        self._known: dict[tuple[OperatorId, str, bool], _Demands] = {}
+        self._below = {source.id}
+        for node in graph.operators.values():
+            if any(edge.operator in self._below for edge in node.inputs):
+                self._below.add(node.id)
+
+    def demands(self, operator: OperatorId) -> _Demands:
+        """Return what all that reads an operator demands of its rows."""
+        return frozenset[_Demand]().union(
+            *(self._of_edge(node, port, spread=False) for node, port in self._graph.consumers(operator))
+        )
+
+    def branches(self) -> Iterator[tuple[Edge, float]]:
+        """Yield the edges where queries of different contracts part, if they may be shed, and their minimums."""
+        pending = [self._source]
+        while pending:
+            node = pending.pop()
+            parted: dict[str, _Demands] = {}
+            for consumer, port in self._graph.consumers(node.id):
+                demands = self._of_edge(consumer, port, spread=False)
+                parted[consumer.name] = parted.get(consumer.name, frozenset()) | demands
+                if consumer not in pending and _sampling(consumer) is Sampling.CARRIED:
+                    pending.append(consumer)
+            if len(set(map(_contract, parted.values()))) > 1:
+                for name, demands in parted.items():
+                    if _minimum(demands) < 1.0:
+                        yield (node.name, name), _minimum(demands)
+
+    def _of_output(self, node: OperatorNode, output: str, *, spread: bool) -> _Demands:
+        key = (node.id, output, spread)
+        if key not in self._known:
+            readers = [
+                (consumer, port)
+                for consumer, port in self._graph.consumers(node.id)
+                if consumer.inputs[port].output == output
+            ]
+            self._known[key] = frozenset[_Demand]().union(
+                *(self._of_edge(consumer, port, spread=spread) for consumer, port in readers)
+            )
+        return self._known[key]
+
+    def _of_edge(self, node: OperatorNode, port: int, *, spread: bool) -> _Demands:
+        """Return what is demanded of an edge; ``spread``: a record may have become several rows by here."""
+        if node.inputs[port].exchange == "broadcast":
+            return _all_rows(f"{_place(node)} has them broadcast to all instances")
+        if isinstance(node.spec, SinkSpec):
+            return _of_query(node.name, node.spec)
+        sampling = _sampling(node)
+        if sampling is Sampling.ALL_ROWS:
+            return _all_rows(f"{_place(node)} ({_verb(node)}) says nothing of all rows when it has a part of them")
+        if sampling is Sampling.ESTIMATED and spread:
+            return _all_rows(f"a record may be several rows of {_place(node)}, which are no independent sample")
+        spread = spread or sampling is Sampling.SPREAD or sum(map(self._is_below, node.inputs)) > 1
+        results = {MAIN} if sampling is Sampling.ESTIMATED else set()
+        return frozenset[_Demand]().union(
+            *(self._of_output(node, output, spread=spread and output not in results) for output in node.outputs)
+        )
+
+    def _is_below(self, edge: Input) -> bool:
+        return edge.operator in self._below
+
+
+def _of_query(name: str, spec: SinkSpec) -> _Demands:
+    if not spec.under_contract:
+        return frozenset({_Demand(1.0, need=f"query {name!r} has no minimum accuracy below 1")})
+    return frozenset({_Demand(spec.min_accuracy, spec.priority, spec.max_lag_us)})
+
+
+def _all_rows(need: str) -> _Demands:
+    return frozenset({_Demand(1.0, need=need)})
+
+
+def _minimum(demands: _Demands) -> float:
+    return max((demand.minimum for demand in demands), default=1.0)
+
+
+def _contract(demands: _Demands) -> _Demands:
+    """Return what tells two contracts apart: nothing does where all rows are needed, whatever for."""
+    return frozenset() if _minimum(demands) >= 1.0 else demands
+
+
+def _excluded(spec: SourceSpec, bounded: bool) -> str:
+    """Return why a source is left whole whatever reads it."""
+    if not spec.shed:
+        return "it was read with shed=False"
+    if spec.source.bounded and not bounded:
+        return "it ends by itself, so what comes late is not lost"
+    return ""
+
+
+def _whole(demands: _Demands, minimum: float, parts: bool) -> str:
+    """Return why what reads a source needs all of its rows."""
+    if minimum < 1.0 or parts:
+        return ""
+    needs = sorted(demand.need for demand in demands if demand.need)
+    if all(demand.minimum >= 1.0 for demand in demands):
+        return needs[0] if needs else "nothing reads it"
+    return f"{needs[0]}, and the others do not part from it where rows can still be told apart"
+
+
+def _sampling(node: OperatorNode) -> Sampling:
+    return descriptor_of(node.spec).sampling(node.spec)
+
+
+def _verb(node: OperatorNode) -> str:
+    return descriptor_of(node.spec).verb
+
+
+def _place(node: OperatorNode) -> str:
+    return f"{node.name!r} at {node.where}" if node.where else repr(node.name)
