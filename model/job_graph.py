@@ -194,6 +194,11 @@ class SinkSpec(OperatorSpec):
         """Whether rows may be shed for this query."""
         return self.min_accuracy < 1.0
 
+    @property
+    def shows_quality(self) -> bool:
+        """Whether it writes how good its results are."""
+        return self.under_contract and self.columns
+
 
 @dataclass(frozen=True)
 class Input:

@@ -3,11 +3,16 @@
 Names that begin with ``$`` are no user's. Sinks write them without it.
 """
 
+from collections.abc import Collection, Iterable
+
 ACCURACY = "$accuracy"
 """double, not null: rows that took part / rows there would have been without shedding, in [0, 1]; 1 is exact."""
 
 BIASED = "$biased"
 """boolean, not null: the values of this row are not estimates for all rows, but of the kept rows alone."""
+
+QUALITY = (ACCURACY, BIASED)
+"""What is said of a whole row."""
 
 
 def low_of(name: str) -> str:
@@ -25,6 +30,17 @@ def certified_of(name: str) -> str:
     return f"$certified.{name}"
 
 
+def hidden_of(columns: Iterable[tuple[str, str]], names: Collection[str]) -> list[tuple[str, str]]:
+    """Return the hidden columns that go with ``columns``, each by its new name and its old one, in the same form.
+
+    ``names`` are those that there are.
+    """
+    pairs: list[tuple[str, str]] = []
+    for new, old in columns:
+        pairs += [(of(new), of(old)) for of in (low_of, high_of, certified_of) if of(old) in names]
+    return pairs + [(name, name) for name in QUALITY if name in names]
+
+
 def is_hidden(name: str) -> bool:
     """Return whether a column is one of these."""
-    return name in (ACCURACY, BIASED) or name.startswith(("$low.", "$high.", "$certified."))
+    return name in QUALITY or name.startswith(("$low.", "$high.", "$certified."))

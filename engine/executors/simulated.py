@@ -26,7 +26,7 @@ from penstock.engine.executors.simulation.world import World
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
-from penstock.engine.operators.sink import sink_schema
+from penstock.engine.operators.sink import written_schema
 from penstock.engine.plan.planner import plan
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
 from penstock.model.errors import BugError, CheckpointError, PlanError, StateCorruptionError
@@ -196,8 +196,9 @@ class Simulation:
             if isinstance(node.spec, SinkSpec):
                 rows = sinks[node.name].committed()
                 if rows is None:
-                    edge = node.inputs[0]
-                    rows = sink_schema(node.spec, self._graph[edge.operator].outputs[edge.output]).empty_table()
+                    graph = self.plan_at(1).graph
+                    edge = graph[node.id].inputs[0]
+                    rows = written_schema(node.spec, graph[edge.operator].outputs[edge.output]).empty_table()
                 yield node.name, standing(rows, node.spec)
 
 

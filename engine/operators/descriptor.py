@@ -165,6 +165,13 @@ class OperatorDescriptor(ABC, Generic[S]):
         """Return the result's names of the columns by which the one input is partitioned; None: one of them is lost."""
         return None
 
+    def with_hidden(self, spec: S, names: Columns) -> S | None:
+        """Return the spec that carries hidden columns of these names from its input to its result.
+
+        None: its rows are made anew, without them.
+        """
+        return None
+
     def sampling(self, spec: S) -> Sampling:
         """Return what becomes of a sample in it; it needs all rows unless it knows better."""
         return Sampling.ALL_ROWS

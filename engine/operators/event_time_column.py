@@ -10,7 +10,7 @@ from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator,
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_type
 from penstock.engine.operators.descriptions import Words
-from penstock.engine.operators.descriptor import OperatorDescriptor, PlanContext, Sampling, Wanted, time_column
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, PlanContext, Sampling, Wanted, time_column
 from penstock.engine.operators.ordered_rows import without_late
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
@@ -112,6 +112,10 @@ class TimeDescriptor(OperatorDescriptor[TimeSpec]):
         if LATE in wanted:
             return super().needed(spec, inputs, wanted)
         return [wanted.get(MAIN, frozenset()) | {spec.column} | time_column(inputs[0])]
+
+    def with_hidden(self, spec: TimeSpec, names: Columns) -> TimeSpec:
+        """Return the spec: rows are what they were."""
+        return spec
 
     def sampling(self, spec: TimeSpec) -> Sampling:
         """Return that rows are what they were."""

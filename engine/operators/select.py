@@ -15,6 +15,7 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.errors import ExpressionError
 from penstock.model.expressions import Expr, col, column_name, columns_of
 from penstock.model.job_graph import FilterSpec, OperatorNode, ProjectSpec, SplitSpec
+from penstock.model.result_columns import hidden_of
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 
 
@@ -122,6 +123,10 @@ class FilterDescriptor(OperatorDescriptor[FilterSpec]):
         """Return the columns: they are what they were."""
         return columns
 
+    def with_hidden(self, spec: FilterSpec, names: Columns) -> FilterSpec:
+        """Return the spec: rows are what they were."""
+        return spec
+
     def sampling(self, spec: FilterSpec) -> Sampling:
         """Return that rows are what they were."""
         return Sampling.CARRIED
@@ -175,6 +180,12 @@ class ProjectDescriptor(OperatorDescriptor[ProjectSpec]):
         renamed = {column_name(expression): name for name, expression in spec.columns}
         return None if any(name not in renamed for name in columns) else tuple(renamed[name] for name in columns)
 
+    def with_hidden(self, spec: ProjectSpec, names: Columns) -> ProjectSpec:
+        """Select them as well; what says something of one column goes with it, and is lost where that is computed."""
+        plain = [(name, old) for name, expression in spec.columns if (old := column_name(expression)) is not None]
+        hidden = tuple((new, col(old)) for new, old in hidden_of(plain, names))
+        return replace(spec, columns=(*spec.columns, *hidden))
+
     def sampling(self, spec: ProjectSpec) -> Sampling:
         """Return that each row is made of one, and can have a column more."""
         return Sampling.CARRIED
@@ -213,6 +224,10 @@ class SplitDescriptor(OperatorDescriptor[SplitSpec]):
     def carried(self, spec: SplitSpec, columns: Columns) -> Columns:
         """Return the columns: they are what they were."""
         return columns
+
+    def with_hidden(self, spec: SplitSpec, names: Columns) -> SplitSpec:
+        """Return the spec: rows are what they were."""
+        return spec
 
     def sampling(self, spec: SplitSpec) -> Sampling:
         """Return that rows are what they were."""

@@ -12,6 +12,7 @@ from penstock.engine.core.contract import Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import KeyExpressions, OperatorDescriptor
+from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.model.connectors import Writer
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
@@ -42,7 +43,8 @@ class SinkOperator(Operator):
     def __init__(self, spec: SinkSpec, schema: StreamSchema, name: str) -> None:
         """Take the spec; ``schema`` is the input's."""
         self._spec = spec
-        self._schema = schema
+        self._columns = SinkColumns(schema) if spec.shows_quality else None
+        self._schema = schema = schema if self._columns is None else self._columns.schema
         self._codec = KeyCodec([schema.fields.field(key).type for key in spec.key]) if spec.key else None
         self._grouper = KeyGrouper()
         self._writer: Writer | None = None
@@ -90,7 +92,8 @@ class SinkOperator(Operator):
         assert self._writer is not None
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
-        self._writer.write(self._in_mode(batch.rows))
+        rows = batch.rows if self._columns is None else self._columns.rows(batch)
+        self._writer.write(self._in_mode(rows))
         counters.passed += batch.rows.num_rows
         return ()
 
@@ -159,6 +162,11 @@ def sink_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
     if spec.mode == "upsert":
         return schema.fields.append(_DELETED)
     return schema.fields
+
+
+def written_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
+    """Return the fields a writer receives of a plan's rows, which hide how good they are in a query under contract."""
+    return sink_schema(spec, SinkColumns(schema).schema if spec.shows_quality else schema)
 
 
 class SinkDescriptor(OperatorDescriptor[SinkSpec]):

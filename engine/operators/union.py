@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.descriptions import Words
-from penstock.engine.operators.descriptor import OperatorDescriptor, Sampling, Wanted
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Sampling, Wanted
 from penstock.engine.operators.select import Pass
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import OperatorNode, UnionSpec
@@ -84,6 +84,10 @@ class UnionDescriptor(OperatorDescriptor[UnionSpec]):
         """Return the same columns for every input."""
         columns = wanted.get(MAIN) or frozenset(inputs[0].fields.names)
         return [columns for _ in inputs]
+
+    def with_hidden(self, spec: UnionSpec, names: Columns) -> UnionSpec:
+        """Return the spec: rows are what they were."""
+        return spec
 
     def sampling(self, spec: UnionSpec) -> Sampling:
         """Return that rows are what they were; which of the inputs they come from is not told."""

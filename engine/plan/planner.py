@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from penstock.engine.operators.descriptor import Columns, KeyExpressions, Partitioning, key_places, plain_columns
 from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.plan.estimates import with_estimates
 from penstock.engine.plan.optimiser import optimise
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
@@ -27,14 +28,15 @@ class _Placed:
 
 
 def plan(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:
-    """Optimise a job graph and `cut` it into tasks.
+    """Optimise a job graph whose queries under contract say how good they are, and `cut` it into tasks.
 
     Raises:
-        PlanError: there is no sink, two operators share a name, or an exchange would part what belongs together.
+        PlanError: there is no sink, a query cannot say how good it is, two operators share a name, or an exchange would
+            part what belongs together.
     """
     if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
         raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
-    return cut(optimise(graph), parallelism, apart=apart)
+    return cut(optimise(with_estimates(graph)), parallelism, apart=apart)
 
 
 def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:

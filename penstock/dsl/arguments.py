@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from penstock.model.aggregates import AggregateCall
+from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.expressions import Expr, Ordering, col, to_expr
 from penstock.model.source_location import user_location
@@ -64,6 +65,18 @@ def check_accuracy(value: object) -> float:
             f"a minimum accuracy is a number between 0 and 1, not {shown(value)}; write with_min_accuracy(0.9)"
         )
     return float(value)
+
+
+def check_max_lag(value: Duration) -> int:
+    """Return how long rows may wait, in microseconds.
+
+    Raises:
+        OptionError: it is no duration above zero.
+    """
+    lag_us = to_microseconds(value, "max_lag")
+    if lag_us <= 0:
+        raise OptionError(f"max_lag must be above zero, not {shown(value)}; write with_max_lag('10s')")
+    return lag_us
 
 
 RESERVED = ("CPU", "GPU", "memory", "object_store_memory")

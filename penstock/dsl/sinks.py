@@ -7,7 +7,7 @@ from typing import Any, Self, TextIO
 
 import pyarrow as pa
 
-from penstock.dsl.arguments import check_accuracy, check_function, check_priority, check_resources
+from penstock.dsl.arguments import check_accuracy, check_function, check_max_lag, check_priority, check_resources
 from penstock.dsl.job import Job
 from penstock.dsl.kafka_sinks import MessageColumns, kafka_sink
 from penstock.engine.connectors.files.sinks import CsvSink, JsonLinesSink, ParquetSink
@@ -17,6 +17,7 @@ from penstock.engine.connectors.local.print_sink import PrintSink
 from penstock.engine.connectors.local.table_rows import table_rows
 from penstock.model.config import check_count
 from penstock.model.connectors import Sink
+from penstock.model.durations import Duration
 from penstock.model.function_sink import FunctionSink
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
@@ -61,13 +62,25 @@ class SinkHandle:
         self.job.change(self._operator, resources=check_resources(num_gpus, custom))
         return self
 
-    def with_min_accuracy(self, accuracy: float) -> Self:
+    def with_min_accuracy(self, accuracy: float, *, columns: bool = True) -> Self:
         """Allow shedding for this query down to this accuracy, in [0, 1]; 1.0 (the default) forbids it.
+
+        Below 1 the query is under contract, and writes how good its results are behind its columns: ``accuracy`` and
+        ``biased``, and for each count, sum or mean ``NAME_low``, ``NAME_high`` and ``NAME_certified``. Without
+        ``columns`` it does not.
 
         Raises:
             OptionError: it is no number in [0, 1].
         """
-        return self._change(min_accuracy=check_accuracy(accuracy))
+        return self._change(min_accuracy=check_accuracy(accuracy), columns=columns)
+
+    def with_max_lag(self, lag: Duration) -> Self:
+        """Call it overload when rows of this query wait longer than this before they are processed.
+
+        Raises:
+            OptionError: it is no duration above zero.
+        """
+        return self._change(max_lag_us=check_max_lag(lag))
 
     def with_priority(self, priority: int) -> Self:
         """Set how important the query is; greater is more important, 0 the default.

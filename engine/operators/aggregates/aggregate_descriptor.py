@@ -1,6 +1,7 @@
 """The descriptor of aggregates by key and window; several operators carry them out."""
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
@@ -25,6 +26,7 @@ from penstock.engine.operators.descriptor import (
 from penstock.engine.operators.state_descriptions import aggregate_meanings, key_words, window_traits
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import AggregateSpec, OperatorNode
+from penstock.model.result_columns import QUALITY
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Session
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
@@ -67,6 +69,8 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
             names |= columns_used(call.inputs)
             if call.where is not None:
                 names |= columns_of(call.where)
+        if spec.estimates:
+            names |= frozenset(QUALITY) & frozenset(inputs[0].fields.names)
         return [names]
 
     def partitioned_by(self, spec: AggregateSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
@@ -89,6 +93,10 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         """Return the accumulators, which are in every table alike."""
         tables = {item.table for item in meaning.aggregates if item.table is not None}
         return StateLayout(dict.fromkeys(tables, plan_aggregate(spec, schema, name).aggregation))
+
+    def with_hidden(self, spec: AggregateSpec, names: Columns) -> AggregateSpec:
+        """Return the spec whose results say themselves how good they are."""
+        return replace(spec, estimates=True)
 
     def sampling(self, spec: AggregateSpec) -> Sampling:
         """Return that results of a sample are estimates, or biased and say so.

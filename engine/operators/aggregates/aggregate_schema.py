@@ -3,6 +3,7 @@
 The descriptor and the aggregate operators call it; the operators compute nothing that is not fixed here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow as pa
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.engine.core.event_time import bounds_type, time_type
 from penstock.engine.expressions.compiler import infer_type
-from penstock.engine.operators.aggregates.estimate_schema import estimate_fields
+from penstock.engine.operators.aggregates.estimate_schema import estimate_fields, exact_columns
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
@@ -31,12 +32,20 @@ class AggregatePlan:
     ``timed`` says that aggregates look at rows' event times, ``retracting`` that rows can be taken back.
     """
 
+    spec: AggregateSpec
     key_types: tuple[pa.DataType, ...]
     aggregation: Aggregation
     bounds: pa.TimestampType | None
     output: StreamSchema
     timed: bool
     retracting: bool
+
+    def rows(self, grouped: Sequence[pa.Array], results: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Put result rows together: keys and bounds by which rows are ``grouped``, then what was computed of them."""
+        columns = [*grouped, *results]
+        if self.spec.estimates:
+            columns += exact_columns(self.spec, results, len(columns[0]))
+        return pa.RecordBatch.from_arrays(columns, schema=self.output.fields)
 
 
 def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> AggregatePlan:
@@ -66,7 +75,7 @@ def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggr
     time = TimeColumn(WINDOW_COLUMNS[1], -1) if event else None
     output = StreamSchema(pa.schema(fields), time, changelog=not final)
     by_time = any(call.function in _BY_TIME for call in aggregation.calls)
-    return AggregatePlan(key_types, aggregation, bounds, output, by_time, schema.changelog)
+    return AggregatePlan(spec, key_types, aggregation, bounds, output, by_time, schema.changelog)
 
 
 def window_bounds_type(windowing: Windowing, schema: StreamSchema, name: str) -> pa.TimestampType | None:

@@ -151,5 +151,4 @@ class CountWindowAggregate(OrderedAggregate):
     def _show(self, slots: Slots) -> pa.RecordBatch:
         columns = self._windows.key_columns(slots)
         columns += [time_array(self._windows.array(name)[slots], self._bounds) for name in ("first_us", "last_us")]
-        columns += self._cells.results(slots)
-        return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
+        return self._plan.rows(columns, self._cells.results(slots))

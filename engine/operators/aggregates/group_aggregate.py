@@ -167,5 +167,4 @@ class GroupAggregate(UpdatingWindows):
             keeps_starts = self._windows.keeps_starts
             starts_us = columns.pop(0).to_numpy() if keeps_starts else self._windows.starts_us(ends_us)
             columns += [time_array(starts_us, bounds), time_array(ends_us, bounds)]
-        columns += self._cells.results(slots)
-        return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
+        return self._plan.rows(columns, self._cells.results(slots))

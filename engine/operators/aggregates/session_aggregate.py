@@ -151,8 +151,7 @@ class SessionAggregate(UpdatingWindows):
 
     def _rows(self, slots: Slots, starts_us: Ints, ends_us: Ints) -> pa.RecordBatch:
         bounds = [time_array(times_us, self._plan.bounds) for times_us in (starts_us, ends_us)]
-        columns = [*self._table.key_columns(slots), *bounds, *self._cells.results(slots)]
-        return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
+        return self._plan.rows([*self._table.key_columns(slots), *bounds], self._cells.results(slots))
 
     def _next_over_us(self) -> int | None:
         return self._sessions.next_us()

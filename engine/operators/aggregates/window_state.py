@@ -84,7 +84,7 @@ class WindowState(ABC):
     def rows(self, keys: list[pa.Array], bounds_us: tuple[Ints, ...], results: list[pa.Array]) -> pa.RecordBatch:
         """Put result rows together; ``bounds_us`` are starts and ends, or nothing for the global window."""
         bounds = [time_array(times_us, self.plan.bounds) for times_us in bounds_us]
-        return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.plan.output.fields)
+        return self.plan.rows([*keys, *bounds], results)
 
 
 class CustomWindowState(WindowState):

@@ -21,6 +21,7 @@ from penstock.engine.operators.functions.row_calls import FAILED, Failures, take
 from penstock.engine.operators.functions.row_results import RowResults
 from penstock.engine.operators.functions.user_results import rows_without, time_errors
 from penstock.model.job_graph import OperatorNode, RowFunctionSpec
+from penstock.model.result_columns import is_hidden
 from penstock.model.schema import WEIGHT, StreamSchema
 
 
@@ -33,7 +34,7 @@ class RowFunction(Operator):
     def __init__(self, spec: RowFunctionSpec, schema: StreamSchema, name: str) -> None:
         """Take the spec; ``schema`` is the input's."""
         self._spec = spec
-        self._names = schema.fields.names
+        self._names = [name for name in schema.fields.names if not is_hidden(name)]
         self._changelog = schema.changelog
         self._time = kept_time(schema, spec.fields)
         self._results = RowResults(spec.fields, bare=spec.columns is not None)
@@ -140,6 +141,10 @@ class RowFunctionDescriptor(OperatorDescriptor[RowFunctionSpec]):
     def carried(self, spec: RowFunctionSpec, columns: Columns) -> Columns | None:
         """Return the columns if the rows are what they were."""
         return columns if spec.kind == "filter" else None
+
+    def with_hidden(self, spec: RowFunctionSpec, names: Columns) -> RowFunctionSpec | None:
+        """Return the spec if the rows are what they were."""
+        return spec if spec.kind == "filter" else None
 
     def sampling(self, spec: RowFunctionSpec) -> Sampling:
         """Return whether rows are what they were, are made of one each, or several of one."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.descriptions import Words
-from penstock.engine.operators.descriptor import OperatorDescriptor, Sampling, Wanted, columns_used
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Sampling, Wanted, columns_used
 from penstock.engine.operators.joins.join_schema import side_columns
 from penstock.engine.operators.joins.join_side import JoinSide, PairColumns, taken
 from penstock.engine.operators.joins.lookup_index import LookupIndex
@@ -20,6 +20,7 @@ from penstock.engine.operators.joins.two_sided import columns_of_side, join_head
 from penstock.model.expressions import col
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import LookupSpec
+from penstock.model.result_columns import hidden_of
 from penstock.model.schema import StreamSchema
 
 _POLL_NS = 20_000_000
@@ -192,6 +193,11 @@ class LookupDescriptor(OperatorDescriptor[LookupSpec]):
     def depends_on(self, spec: LookupSpec) -> str | None:
         """Return that a table may have changed, if it is read again."""
         return None if spec.table.refresh_us is None else "reads its table again as time goes by"
+
+    def with_hidden(self, spec: LookupSpec, names: Columns) -> LookupSpec:
+        """Put them out as well, as columns of the stream."""
+        plain = [(name, column) for name, side, column in spec.output if side == 0]
+        return replace(spec, output=(*spec.output, *((new, 0, old) for new, old in hidden_of(plain, names))))
 
     def sampling(self, spec: LookupSpec) -> Sampling:
         """Return that a row comes once with each of its partners, all of which are in the table."""

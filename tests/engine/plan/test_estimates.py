@@ -1,0 +1,186 @@
+"""Results of queries under contract say how good they are: which columns go where, through which operators."""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.model.job_graph import AggregateSpec
+
+START = dt.datetime(2026, 1, 1)
+ROWS = [{"k": number % 3, "v": number, "at": START + dt.timedelta(seconds=number)} for number in range(100)]
+QUALITY = ["accuracy", "biased"]
+
+
+def interval(*names: str) -> list[str]:
+    return [f"{name}_{part}" for name in names for part in ("low", "high", "certified")]
+
+
+def rows(job: ps.Job) -> ps.Stream:
+    return ps.read_memory(ROWS, time="at", job=job)
+
+
+def windows(stream: ps.Stream) -> ps.Stream:
+    return stream.key_by("k").window(ps.tumbling("20s")).agg(n=ps.count(), most=ps.max_("v"), usual=ps.mean("v"))
+
+
+def ran(job: ps.Job, *results: ps.Result, **options: Any) -> list[pa.Table]:
+    job.run("estimates", **options)
+    return [result.table() for result in results]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_what_was_not_shed_is_exact(batch_rows: int, parallelism: int) -> None:
+    job = ps.Job()
+    made = windows(rows(job))
+    bare, under = ran(
+        job, made.collect(), made.collect().with_min_accuracy(0.5), batch_rows=batch_rows, parallelism=parallelism
+    )
+    names = ["k", "window_start", "window_end", "n", "most", "usual"]
+    assert bare.schema.names == names
+    assert under.schema.names == [*names, *QUALITY, *interval("n", "usual")]
+    order = [("k", "ascending"), ("window_start", "ascending")]
+    assert under.select(names).sort_by(order).equals(bare.sort_by(order))
+    assert set(under["accuracy"].to_pylist()) == {1.0}
+    assert set(under["biased"].to_pylist()) == {False}
+    for name in ("n", "usual"):
+        assert under[name].equals(under[f"{name}_low"]) and under[name].equals(under[f"{name}_high"])
+        assert set(under[f"{name}_certified"].to_pylist()) == {True}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda s: s.filter(col("n") > 1), ["n", "usual"]),
+        (lambda s: s.filter(lambda n: n > 1), ["n", "usual"]),
+        (lambda s: s.select("k", count="n", share=col("usual") / 2), ["count"]),
+        (lambda s: s.select("k", "n").with_columns(again=col("n")), ["n", "again"]),
+        (lambda s: s.with_columns(n=col("n") + 1), ["usual"]),
+        (lambda s: s.drop("usual").rename(n="number"), ["number"]),
+        (lambda s: s.split(many=col("n") > 6)["many"], ["n", "usual"]),
+        (lambda s: s.event_time("window_start"), ["n", "usual"]),
+        (lambda s: s.union(s.filter(col("n") > 3)), ["n", "usual"]),
+        (lambda s: s.key_by("k").agg(all=ps.sum_("n"), best=ps.max_("n")), ["all"]),
+        (lambda s: s.rebalance().select("k", "n"), ["n"]),
+    ],
+)
+def test_operators_carry_the_columns(change: Callable[[ps.Stream], ps.Stream], expected: list[str]) -> None:
+    job = ps.Job()
+    changed = change(windows(rows(job)))
+    bare, under = ran(job, changed.collect(), changed.collect().with_min_accuracy(0.5), parallelism=2)
+    assert bare.schema.names == changed.schema.names
+    assert under.schema.names == [*changed.schema.names, *QUALITY, *interval(*expected)]
+    plain = under.select(changed.schema.names)
+    assert sorted(map(str, plain.to_pylist())) == sorted(map(str, bare.to_pylist()))
+    assert set(under["accuracy"].to_pylist()) == {1.0}
+
+
+def test_a_lookup_carries_the_columns() -> None:
+    job = ps.Job()
+    table = ps.lookup_table([{"k": 0, "name": "none"}, {"k": 1, "name": "one"}])
+    found = windows(rows(job)).lookup(table, on="k").select("name", "n")
+    (under,) = ran(job, found.collect().with_min_accuracy(0.5))
+    assert under.schema.names == ["name", "n", *QUALITY, *interval("n")]
+
+
+def test_a_user_function_does_not_see_the_columns() -> None:
+    job = ps.Job()
+    seen: set[str] = set()
+
+    def look(row: dict[str, Any]) -> bool:
+        seen.update(row)
+        return True
+
+    ran(job, windows(rows(job)).filter(look).collect().with_min_accuracy(0.5))
+    assert seen == {"k", "window_start", "window_end", "n", "most", "usual"}
+
+
+def test_rows_that_nothing_has_folded_say_what_their_header_says() -> None:
+    job = ps.Job()
+    (under,) = ran(job, rows(job).filter(col("v") > 50).collect().with_min_accuracy(0.5))
+    assert under.schema.names == ["k", "v", "at", *QUALITY]
+    assert set(under["accuracy"].to_pylist()) == {1.0}
+
+
+def test_rows_of_a_union_that_no_aggregate_has_made_are_exact() -> None:
+    job = ps.Job()
+    stream = rows(job)
+    mixed = stream.select("k", n=col("v")).union(windows(stream).select("k", "n"))
+    (under,) = ran(job, mixed.collect().with_min_accuracy(0.5))
+    assert under.schema.names == ["k", "n", *QUALITY, *interval("n")]
+    assert under["n"].equals(under["n_low"])
+    assert under.num_rows == 100 + 15
+
+
+def test_an_interval_that_one_input_of_a_union_lacks_is_left_out() -> None:
+    job = ps.Job()
+    made = windows(rows(job))
+    (under,) = ran(job, made.select("k", n="most").union(made.select("k", "n")).collect().with_min_accuracy(0.5))
+    assert under.schema.names == ["k", "n", *QUALITY]
+
+
+def test_late_rows_are_rows() -> None:
+    job = ps.Job()
+    late = windows(rows(job)).side_output("late")
+    (under,) = ran(job, late.collect().with_min_accuracy(0.5))
+    assert under.schema.names == ["k", "v", "at", *QUALITY]
+
+
+def test_without_columns_nothing_is_estimated() -> None:
+    job = ps.Job()
+    made = windows(rows(job))
+    (under,) = ran(job, made.collect().with_min_accuracy(0.5, columns=False))
+    assert under.schema.names == made.schema.names
+    assert not any(node.spec.estimates for node in job.plan().graph.operators.values() if _aggregates(node.spec))
+
+
+def _aggregates(spec: object) -> bool:
+    return isinstance(spec, AggregateSpec)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.map(lambda row: row),
+        lambda s: s.flat_map(lambda row: [row]),
+        lambda s: s.map_batches(lambda batch: batch),
+        lambda s: s.key_by("k").top(1, by="n"),
+        lambda s: s.map(lambda row: row).key_by("k").agg(n=ps.count()),
+        lambda s: s.join(s, on="k", window=ps.tumbling("1m")),
+        lambda s: s.distinct("k"),
+    ],
+)
+def test_an_operator_that_makes_rows_anew_is_named(change: Callable[[ps.Stream], ps.Stream]) -> None:
+    job = ps.Job()
+    result = change(windows(rows(job))).write_black_hole(mode="changelog").with_min_accuracy(0.7).name("hot")
+    with pytest.raises(ps.PlanError, match=r"'hot' at .*test_estimates.py:\d+ .*, but '.*-\d+' at .*:\d+ ") as error:
+        job.plan()
+    assert "with_min_accuracy(0.7, columns=False)" in str(error.value)
+    result.with_min_accuracy(0.7, columns=False)
+    job.plan()
+
+
+@pytest.mark.parametrize("name", ["accuracy", "biased", "n_low", "n_certified"])
+def test_a_column_of_the_users_with_such_a_name_is_refused(name: str) -> None:
+    job = ps.Job()
+    windows(rows(job)).with_columns(**{name: col("n") + 1}).collect().with_min_accuracy(0.7).name("hot")
+    with pytest.raises(ps.PlanError, match=rf"'hot' at .*test_estimates.py:\d+ .* writes a column '{name}'.*columns=F"):
+        job.plan()
+
+
+def test_no_contract_leaves_the_plan_as_it_is() -> None:
+    job = ps.Job()
+    made = windows(rows(job))
+    made.collect()
+    graph = job.plan().graph
+    made.write_black_hole().with_min_accuracy(1.0)
+    again = job.plan().graph
+    assert {node.name for node in again.operators.values()} - {node.name for node in graph.operators.values()} == {
+        "sink-2"
+    }
+    assert all(again[key].outputs == node.outputs for key, node in graph.operators.items())
