@@ -15,7 +15,16 @@ from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr, col, lit
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import MAIN, AggregateSpec, Input, JobGraph, OperatorNode, ProjectSpec, SinkSpec
+from penstock.model.job_graph import (
+    MAIN,
+    AggregateSpec,
+    Input,
+    JobGraph,
+    OperatorNode,
+    OperatorSpec,
+    ProjectSpec,
+    SinkSpec,
+)
 from penstock.model.result_columns import ACCURACY, BIASED, certified_of, hidden_of, high_of, is_hidden, low_of
 from penstock.model.schema import StreamSchema
 
@@ -84,11 +93,13 @@ def _add(graph: JobGraph, node: OperatorNode, *, carries: bool) -> None:
         return
     inputs = _alike(graph, node) if descriptor.like_inputs else node.inputs
     schemas = [graph[edge.operator].outputs[edge.output] for edge in inputs]
-    spec = node.spec
+    spec: OperatorSpec = node.spec
     if isinstance(spec, SinkSpec):
         _check_names(node, spec, schemas[0])
     else:
-        spec = descriptor.with_hidden(spec, tuple(filter(is_hidden, schemas[0].fields.names)))
+        carrying = descriptor.with_hidden(spec, tuple(filter(is_hidden, schemas[0].fields.names)))
+        assert carrying is not None, f"{node.name!r} was found to carry columns"
+        spec = carrying
     graph.add(replace(node, spec=spec, inputs=inputs, outputs=dict(output_schemas(spec, schemas, node.name))))
 
 

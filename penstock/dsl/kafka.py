@@ -46,6 +46,7 @@ def read_kafka(
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     dead_letter_topic: str | None = None,
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read a topic, several, or all that a pattern such as ``"^bids-.*"`` matches.
@@ -99,6 +100,7 @@ def read_kafka(
         max_ahead=max_ahead,
         on_error=on_error,
         dead_letters=letters,
+        shed=shed,
         job=job,
     )
 

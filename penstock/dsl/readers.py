@@ -36,6 +36,7 @@ def read(
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     dead_letters: LetterTarget | None = None,
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read from any source.
@@ -44,7 +45,8 @@ def read(
     one may come. A row whose event time is more than ``max_ahead`` ahead of the clock is a bad record, so that one with
     a wrong date does not make all others late (None: any time is taken). ``on_error`` says what becomes of bad records:
     ``dead_letter``, ``skip`` (both counted) or ``fail``; dead letters can be had as a stream by
-    ``side_output("dead_letter")``, and ``dead_letters`` is a `dead_letter_topic` that takes them.
+    ``side_output("dead_letter")``, and ``dead_letters`` is a `dead_letter_topic` that takes them. With ``shed=False``
+    no row is dropped here under overload, whatever queries behind it allow.
 
     Raises:
         SchemaError: there is no such column, or it is no timestamp.
@@ -72,7 +74,7 @@ def read(
             f"{source.describe()} is to send dead letters to {dead_letters.describe()}, which needs "
             f"on_error='dead_letter', not {policy!r}"
         )
-    spec = SourceSpec(source, delay_us, policy, dead_letters, ahead_us)
+    spec = SourceSpec(source, delay_us, policy, dead_letters, ahead_us, shed)
     return Stream(job, job.add(spec, kind="source", time=column))
 
 
@@ -84,11 +86,12 @@ def read_parquet(
     watermark: Duration = 0,
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read a Parquet file, a directory of them or a glob, in order of name. See `read` for the options."""
     source = ParquetSource(path, schema=_schema(schema))
-    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, shed=shed, job=job)
 
 
 def read_csv(
@@ -99,11 +102,12 @@ def read_csv(
     watermark: Duration = 0,
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read CSV with a header: a file, a directory or a glob; types from ``schema`` or from the file's beginning."""
     source = CsvSource(path, schema=_schema(schema))
-    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, shed=shed, job=job)
 
 
 def read_json(
@@ -115,6 +119,7 @@ def read_json(
     watermark: Duration = 0,
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read JSON lines: a file, a directory or a glob; types from ``schema`` or from the beginning of the file.
@@ -124,7 +129,7 @@ def read_json(
     """
     required = () if schema is None else required_paths(schema)
     source = JsonLinesSource(path, _schema(schema), required, strict=strict)
-    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, shed=shed, job=job)
 
 
 def read_memory(
@@ -135,11 +140,12 @@ def read_memory(
     watermark: Duration = 0,
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read anything with the Arrow PyCapsule interface (pyarrow, polars, pandas, DuckDB) or a list of dicts."""
     source = MemorySource(data, schema=_schema(schema))
-    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, shed=shed, job=job)
 
 
 def read_iterable(
@@ -151,6 +157,7 @@ def read_iterable(
     watermark: Duration = 0,
     max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
+    shed: bool = True,
     job: Job | None = None,
 ) -> Stream:
     """Read dicts, dataclasses or Arrow batches from an iterable, or a function that makes one; it may be endless.
@@ -163,7 +170,7 @@ def read_iterable(
     a function makes a new one that starts over.
     """
     source = IterableSource(items, schema=to_arrow_schema(schema), bounded=bounded)
-    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, shed=shed, job=job)
 
 
 def read_nexmark(kind: str, config: NexmarkConfig, *, watermark: Duration = "4s", job: Job | None = None) -> Stream:

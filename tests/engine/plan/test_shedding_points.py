@@ -1,7 +1,7 @@
 """Where rows may be shed: which sources, which branches, and the reasons why not."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
@@ -226,9 +226,9 @@ def test_whatever_is_shed_no_query_gets_less_than_its_minimum(job: ps.Job) -> No
 
 def test_a_source_that_was_read_so_is_never_shed() -> None:
     job = ps.Job()
-    rows(job).write_black_hole().with_min_accuracy(0.5)
-    graph = job.plan().graph
-    (source,) = (node for node in graph.operators.values() if isinstance(node.spec, SourceSpec))
-    assert isinstance(source.spec, SourceSpec)
-    graph.add(replace(source, spec=replace(source.spec, shed=False)))
-    assert shedding_points(graph).reasons == {"source-1": "it was read with shed=False"}
+    ps.read(Endless(), shed=False, job=job).write_black_hole().with_min_accuracy(0.5)
+    ps.read_kafka("bids", kafka="nowhere:1", schema=FIELDS, shed=False, job=job).write_black_hole().with_min_accuracy(
+        0.5
+    )
+    ps.read_iterable(list, schema=FIELDS, bounded=False, shed=False, job=job).write_black_hole().with_min_accuracy(0.5)
+    assert points(job).reasons == {f"source-{number}": "it was read with shed=False" for number in (1, 2, 3)}
