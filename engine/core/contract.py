@@ -48,8 +48,9 @@ class Clock(Protocol):
 class RowCounters:
     """Counters of an operator's rows, each counted where it happens (rows, not batches).
 
-    At every moment between two batches: rows_in = passed + folded + filtered + late + dead_lettered.
-    ``passed`` counts input rows that left (once, however many rows they became), ``folded`` those kept in state.
+    At every moment between two batches: rows_in = passed + folded + filtered + late + dead_lettered + shed.
+    ``passed`` counts input rows that left (once, however many rows they became), ``folded`` those kept in state,
+    ``shed`` those that a keep rate has dropped.
     """
 
     rows_in: int = 0
@@ -59,10 +60,12 @@ class RowCounters:
     late: int = 0
     dead_lettered: int = 0
     rows_out: int = 0
+    shed: int = 0
 
     def balanced(self) -> bool:
         """Return whether every row is accounted for."""
-        return self.rows_in == self.passed + self.folded + self.filtered + self.late + self.dead_lettered
+        fates = self.passed + self.folded + self.filtered + self.late + self.dead_lettered + self.shed
+        return self.rows_in == fates
 
     def add(self, other: "RowCounters") -> None:
         """Add what another one has counted."""
@@ -73,6 +76,7 @@ class RowCounters:
         self.late += other.late
         self.dead_lettered += other.dead_lettered
         self.rows_out += other.rows_out
+        self.shed += other.shed
 
     @classmethod
     def total(cls, counters: Iterable["RowCounters"]) -> "RowCounters":

@@ -23,6 +23,7 @@ class OperatorLine:
     late: int
     dead_lettered: int
     rows_out: int
+    shed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Ledger:
     def dead_lettered(self) -> int:
         """Records that could not be read or processed."""
         return sum(line.dead_lettered for line in self.operators)
+
+    @property
+    def shed(self) -> int:
+        """Records that were dropped by a keep rate, at sources and where branches part."""
+        return sum(line.shed for line in self.operators)
 
 
 def read_ledger(build: Build) -> Ledger:
@@ -144,7 +150,7 @@ def check_ledger(ledger: Ledger, *, ended: bool) -> None:
     if ledger.missing:
         return
     for line in ledger.operators:
-        accounted = line.passed + line.folded + line.filtered + line.late + line.dead_lettered
+        accounted = line.passed + line.folded + line.filtered + line.late + line.dead_lettered + line.shed
         if line.rows_in != accounted:
             raise BugError(
                 f"ledger: operator {line.operator!r} took {line.rows_in} rows in and accounts for {accounted}: {line}"

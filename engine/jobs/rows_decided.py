@@ -143,7 +143,8 @@ def _decided(
 ) -> RowsDecided:
     waits = descriptor_of(graph.node(operator).spec).folded_may_fail
     return RowsDecided(
-        rows=counters.rows_in - (counters.folded if waits else 0),
+        # What is shed was never looked at.
+        rows=counters.rows_in - counters.shed - (counters.folded if waits else 0),
         rejected=counters.dead_lettered,
         good=counters.passed + counters.filtered + counters.late + (0 if waits else counters.folded),
         instances=instances,

@@ -161,6 +161,7 @@ class RunSummary:
     rows_out: int
     late: int
     dead_lettered: int
+    shed: int
     rows_per_s: float
     state_bytes: int
     operators: tuple[OperatorLine, ...]
@@ -301,6 +302,7 @@ def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> RunSummary:
         rows_out=sum(line.rows_in for line in metrics.ledger.operators if line.operator in sinks),
         late=metrics.ledger.late,
         dead_lettered=metrics.ledger.dead_lettered,
+        shed=metrics.ledger.shed,
         rows_per_s=round(metrics.source_rows / max(seconds, 1e-9), 1),
         state_bytes=metrics.state_bytes,
         operators=metrics.ledger.operators,

@@ -56,6 +56,7 @@ def print_status(answer: StatusAnswer, *, as_json: bool) -> None:
         "rows read": count_text(answer.source_rows),
         "late": count_text(answer.late_rows),
         "dead letters": count_text(answer.dead_letters),
+        "shed": count_text(answer.shed_rows),
         "state held": bytes_text(answer.state_bytes),
         "checkpoint": _checkpoint(answer),
         "restarts": count_text(answer.restarts),

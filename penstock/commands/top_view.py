@@ -98,8 +98,12 @@ def _headline(metrics: JobMetrics, rates: JobRates) -> str:
         f"watermark {watermark_text(metrics)}",
         f"state {bytes_text(metrics.state_bytes)}",
     ]
-    bad = metrics.ledger.late, metrics.ledger.dead_lettered
-    parts += [f"{count_text(rows)} {what}" for rows, what in zip(bad, ("late", "dead letters"), strict=True) if rows]
+    missing = {
+        "late": metrics.ledger.late,
+        "dead letters": metrics.ledger.dead_lettered,
+        "shed": metrics.ledger.shed,
+    }
+    parts += [f"{count_text(rows)} {what}" for what, rows in missing.items() if rows]
     return "  ".join(parts)
 
 

@@ -50,6 +50,7 @@ class StatusAnswer:
     state_bytes: int
     late_rows: int
     dead_letters: int
+    shed_rows: int
     takes_checkpoints: bool
     takes_actions: bool
     watchers: int

@@ -15,7 +15,7 @@ from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.metrics import JobMetrics
 
-FATES = ("passed", "folded", "filtered", "late", "dead_lettered")
+FATES = ("passed", "folded", "filtered", "late", "dead_lettered", "shed")
 ACTIVITIES = tuple(field.name.removesuffix("_ns") for field in fields(TimeSpent))
 ABORT_TEXT = 200
 """Characters of the reason of an abort that are kept."""

@@ -54,7 +54,7 @@ def ordered(found: list[Row]) -> list[Row]:
 def line(metrics: JobMetrics, operator: str) -> dict[str, int]:
     """Return the ledger's figures of an operator that are not zero."""
     found = next(item for item in metrics.ledger.operators if item.operator == operator)
-    names = ("rows_in", "passed", "folded", "filtered", "late", "dead_lettered", "rows_out")
+    names = ("rows_in", "passed", "folded", "filtered", "late", "dead_lettered", "rows_out", "shed")
     return {name: value for name in names if (value := getattr(found, name))}
 
 
