@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.model.errors import RetryableError
 from penstock.model.outstanding import Outstanding
+from penstock.model.sampling import Sampled, Sampler
 from penstock.model.sink_context import OutputRun, SinkContext
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Read:
     greatest time seen less the declared delay. ``out_of_reach``: nothing came, but something may be there, so the
     partition is not idle. ``again_us``: nothing more will be there before so many microseconds have passed; with rows
     or without, so that a source with a rate of its own is neither asked in vain nor waited for to fill a batch.
+    ``sampled`` says what a reader that samples (`Reader.sample_by`) has dropped.
     """
 
     rows: pa.RecordBatch | None = None
@@ -60,6 +62,7 @@ class Read:
     watermark_us: int | None = None
     out_of_reach: bool = False
     again_us: int | None = None
+    sampled: Sampled | None = None
 
 
 NOTHING = Read()
@@ -89,6 +92,15 @@ class Reader(ABC):
         Called once, before the first `read`. ``wake`` returns at once and may be called from any thread, also when
         there is nothing, and at the end or a failure of the partition, which `read` is to tell. A reader that promises
         to call it is not asked meanwhile. The default promises nothing.
+        """
+        return False
+
+    def sample_by(self, sampler: Sampler) -> bool:
+        """Drop the records that are not chosen from the next `read` on; return whether it does.
+
+        For a reader whose records have offsets, and which has something to save: what is dropped need not be decoded.
+        Each `read` that took records then says so in `Read.sampled`. The default does not, and what it reads is sampled
+        afterwards, by the number of each row.
         """
         return False
 
@@ -161,6 +173,13 @@ class Source(ABC):
         Raises:
             UserError: what was read until the position is no longer there, or no longer the same.
         """
+
+    def topic_partition(self, partition: str) -> tuple[str, int] | None:
+        """Return the topic of a partition and its number there, if others know its records by offsets.
+
+        The default has none: records are known by their number among the rows of their partition, from 0.
+        """
+        return None
 
     def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
         """Name the partitions that came after a job began with the partitions ``known``, which it reads for life.

@@ -27,17 +27,20 @@ class Normaliser:
         self.rows = rows
         """Rows seen, by which those without a usable event time are numbered."""
 
-    def normalise(self, rows: pa.RecordBatch, latest_us: int | None = None) -> tuple[pa.RecordBatch, list[RawRecord]]:
+    def normalise(
+        self, rows: pa.RecordBatch, latest_us: int | None = None, chosen: NDArray[np.bool_] | None = None
+    ) -> tuple[pa.RecordBatch, list[RawRecord]]:
         """Return the rows in normal types, and those without a usable event time as JSON text.
 
-        No event time may be after ``latest_us``, if that is given.
+        No event time may be after ``latest_us``, if that is given. The rows are those that were
+        ``chosen`` of more (None: all), which count as seen.
 
         Raises:
             SchemaError: the rows do not have the columns of the source's schema, or other types.
         """
         rows = to_schema(rows, self._fields)
         first_row = self.rows
-        self.rows += rows.num_rows
+        self.rows += rows.num_rows if chosen is None else len(chosen)
         if self._time is None or not rows.num_rows:
             return rows, []
         times = rows.column(self._time)
@@ -47,7 +50,18 @@ class Normaliser:
             return rows, []
         none = np.zeros(rows.num_rows, np.bool_)
         bad, ahead = none if bad is None else bad, none if ahead is None else ahead
-        return _without(rows, bad, ahead & ~bad, self._time, first_row)
+        places = np.arange(rows.num_rows) if chosen is None else np.flatnonzero(chosen)
+        return _without(rows, bad, ahead & ~bad, self._time, first_row + places)
+
+    def usable_time(self, rows: pa.RecordBatch, latest_us: int | None) -> pa.RecordBatch | None:
+        """Return the event time column of rows in its normal type, None if one of their times cannot be used."""
+        if self._time is None:
+            return None
+        times = to_schema(rows, pa.schema([self._fields.field(self._time)]))
+        column = times.column(0)
+        if unusable_times(column) is not None:
+            return None
+        return None if latest_us is not None and times_after(column, latest_us) is not None else times
 
 
 def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
@@ -65,7 +79,7 @@ def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
 
 
 def _without(
-    rows: pa.RecordBatch, bad: NDArray[np.bool_], ahead: NDArray[np.bool_], time: str, first_row: int
+    rows: pa.RecordBatch, bad: NDArray[np.bool_], ahead: NDArray[np.bool_], time: str, numbers: NDArray[np.int64]
 ) -> tuple[pa.RecordBatch, list[RawRecord]]:
     """Take out the rows whose time is ``bad`` and those that are ``ahead``, none of them both."""
     out = bad | ahead
@@ -73,9 +87,7 @@ def _without(
     rejected = rows.take(pa.array(places))
     missing = rejected.column(time).is_null().to_pylist()
     records = [
-        RawRecord(
-            raw, f"row {first_row + int(place) + 1}", ahead_error(time) if ahead[place] else time_error(time, null)
-        )
+        RawRecord(raw, f"row {int(numbers[place]) + 1}", ahead_error(time) if ahead[place] else time_error(time, null))
         for raw, place, null in zip(encode_rows(rejected), places, missing, strict=True)
     ]
     return rows.filter(pa.array(~out)), records

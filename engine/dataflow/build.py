@@ -169,7 +169,14 @@ class _Builder:
         closed = self._restored is not None and node.name in self._restored.closed
         loop = self._options
         return SourceHead(
-            SourceStream(node.name, spec.source, node.outputs[MAIN].time, spec.watermark_delay_us, spec.max_ahead_us),
+            SourceStream(
+                node.name,
+                spec.source,
+                node.outputs[MAIN].time,
+                spec.watermark_delay_us,
+                spec.max_ahead_us,
+                self._services.sampling_seed,
+            ),
             SourceStart(
                 partitions[index :: task.parallelism],
                 positions,

@@ -15,15 +15,17 @@ class GatheredRows:
     def __init__(self, batch_rows: int, linger_ns: int) -> None:
         """Let rows leave in batches of at most ``batch_rows``, after ``linger_ns`` at the latest."""
         self.rows = 0
+        self.keep = 1.0
+        """The keep rate of all of them."""
         self._batches: list[pa.RecordBatch] = []
         self._since_ns = 0
         self._batch_rows = batch_rows
         self._linger_ns = linger_ns
 
-    def add(self, rows: pa.RecordBatch, now_ns: int) -> None:
-        """Take rows in."""
+    def add(self, rows: pa.RecordBatch, now_ns: int, keep: float = 1.0) -> None:
+        """Take rows in; those of another keep rate have left."""
         if not self.rows:
-            self._since_ns = now_ns
+            self._since_ns, self.keep = now_ns, keep
         self._batches.append(rows)
         self.rows += rows.num_rows
 
@@ -40,4 +42,4 @@ class GatheredRows:
             return []
         batches, self._batches, self.rows = self._batches, [], 0
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        return [Batch(chunk, ingest_ns=self._since_ns) for chunk in chunks(rows, self._batch_rows)]
+        return [Batch(chunk, self.keep, self._since_ns) for chunk in chunks(rows, self._batch_rows)]

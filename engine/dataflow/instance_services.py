@@ -59,7 +59,7 @@ class InstanceServices:
 
     Only instances that it ``hosts`` are built. ``report`` takes the number of an attempt and what its instances
     contribute to checkpoints, from the thread of the loop; None: they take part in none. With ``keeps`` sources leave
-    their streams open at their ends.
+    their streams open at their ends. ``sampling_seed`` is that of the samples that sources keep when they shed.
     """
 
     clock: Clock
@@ -72,3 +72,4 @@ class InstanceServices:
     paging: Paging | None = None
     report: Callable[[int, InstanceReport], None] | None = None
     keeps: bool = False
+    sampling_seed: int = 0

@@ -13,13 +13,16 @@ from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.contract import Clock, DeadLetters, RowCounters, asleep
 from penstock.engine.core.elements import END_OF_TIME_US, Element, EndOfStream
 from penstock.engine.dataflow.gathered_rows import GatheredRows
+from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
 from penstock.engine.dataflow.source_intake import SourceIntake
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.source_partition import Partition
 from penstock.engine.dataflow.source_watermark import SourceWatermark
 from penstock.engine.restore.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
+from penstock.model.connectors import Read
 from penstock.model.errors import RetryableError
+from penstock.shedding.kept_log import Stretch
 
 
 class SourceHead:
@@ -49,6 +52,8 @@ class SourceHead:
         self._silence_ns = None if stream.source.bounded else pace.idle_timeout_ns
         positions = read_positions(stream.name, start.partitions, start.positions)
         self._partitions: list[Partition] = []
+        # None: nothing has been armed.
+        self._keep: float | None = None
         self._closed = False
         try:
             for item in start.partitions:
@@ -135,6 +140,24 @@ class SourceHead:
         """Let everything that was read leave, and its watermark; `positions` afterwards is just behind it."""
         yield from self._leave(self._clock.monotonic_ns(), force=True)
 
+    def set_keep(self, keep: float) -> None:
+        """Arm it: this share of the records stays from the next read on, a multiple of 1/64 in [0, 1].
+
+        What was read before leaves with the rate that held then. From now on all that is read is logged.
+        """
+        self._keep = keep
+        for item in self._partitions:
+            self._arm(item)
+
+    def take_stretches(self) -> tuple[Stretch, ...]:
+        """Return what was read since the last call, with its keep rates; nothing as long as it is not armed.
+
+        Rows that were gathered and have not left are in it: ask after `cut`.
+        """
+        return tuple(
+            stretch for item in self._partitions if item.sample is not None for stretch in item.sample.log.take()
+        )
+
     def positions(self) -> dict[str, Any]:
         """Return where every partition continues, in bytes and in event time, as JSON-able data.
 
@@ -181,7 +204,18 @@ class SourceHead:
         partition = self._opened(name, position)
         if not partition.ended:
             partition.watch(self._wake)
+            self._arm(partition)
         return partition
+
+    def _arm(self, partition: Partition) -> None:
+        """Let a partition be read at the keep rate that was set, if one was."""
+        if self._keep is None:
+            return
+        if partition.sample is None:
+            log = partition_log(self.name, self._source, partition.name)
+            partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock)
+            partition.reader.sample_by(partition.sample)
+        partition.sample.keep = self._keep
 
     def _opened(self, name: str, position: PartitionPosition | None) -> Partition:
         time = self._stream.time.name if self._stream.time else None
@@ -212,9 +246,12 @@ class SourceHead:
     def _read(self, partition: Partition, now_ns: int) -> Iterator[Element]:
         read = partition.ask(self._pace.batch_rows - self._gathered.rows, now_ns)
         good = self._intake.take(partition, read)
-        if good is not None:
-            self._gathered.add(good, now_ns)
         partition.settle(read, now_ns)
+        if good is not None:
+            keep = _keep_of(partition, read)
+            if keep != self._gathered.keep:
+                yield from self._flush(now_ns, force=True)
+            self._gathered.add(good, now_ns, keep)
         quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._leave(now_ns, force=quiet)
 
@@ -234,3 +271,10 @@ class SourceHead:
         yield from self._flush(0, force=True)
         self.ended = True
         yield end
+
+
+def _keep_of(partition: Partition, read: Read) -> float:
+    """Return the keep rate of the rows of a read."""
+    if read.sampled is not None:
+        return read.sampled.keep
+    return 1.0 if partition.sample is None else partition.sample.keep

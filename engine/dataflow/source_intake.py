@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.engine.core.contract import Clock, DeadLetters, RawRecord, RowCounters
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.core.event_time import event_times_us
+from penstock.engine.dataflow.partition_sample import PartitionSample
 from penstock.engine.dataflow.source_options import SourceStream
 from penstock.engine.dataflow.source_partition import Partition
 from penstock.engine.restore.source_positions import closed_before
+from penstock.model.columns import Bools
 from penstock.model.connectors import Read
 from penstock.model.errors import UserError
+from penstock.model.sampling import Sampled
 from penstock.model.schema import TimeColumn
 
 
@@ -36,9 +40,16 @@ class SourceIntake:
             BadRecordError: the source's policy for bad records is ``fail``.
         """
         good = None
-        partition.taken += read.skipped + len(read.rejected) + (0 if read.rows is None else read.rows.num_rows)
-        if read.rows is not None and read.rows.num_rows:
-            good = self._normalised(partition, read.rows)
+        rows, chosen, sampled = read.rows, None, read.sampled
+        partition.taken += read.skipped + len(read.rejected) + (0 if rows is None else rows.num_rows)
+        if sampled is not None:
+            partition.taken += sampled.shed
+        elif partition.sample is not None and rows is not None and rows.num_rows:
+            rows, chosen, sampled = self._sample(partition, partition.sample, rows)
+        if rows is not None and (rows.num_rows or chosen is not None):
+            good = self._normalised(partition, rows, chosen)
+        if sampled is not None:
+            self._take_shed(partition, sampled, alone=good is None)
         if read.rejected:
             self._counters.rows_in += len(read.rejected)
             self._reject(read.rejected)
@@ -53,12 +64,43 @@ class SourceIntake:
             partition.latest_us = max(partition.latest_us, read.watermark_us + self._stream.delay_us)
         return good
 
-    def _normalised(self, partition: Partition, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+    def _sample(
+        self, partition: Partition, sample: PartitionSample, rows: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, Bools | None, Sampled]:
+        """Drop rows by their numbers in the partition; return the others, and which these are unless they are all."""
+        start = partition.normaliser.rows
+        stop = start + rows.num_rows
+        chosen = sample.chosen(np.arange(start, stop))
+        if chosen is None:
+            return rows, None, Sampled(sample.keep, start, stop)
+        dropped, dated = np.flatnonzero(~chosen), None
+        if dropped.size and self._stream.time is not None and sample.wants_time():
+            dated = rows.slice(int(dropped[-1]), 1)
+        return rows.filter(pa.array(chosen)), chosen, Sampled(sample.keep, start, stop, int(dropped.size), dated)
+
+    def _take_shed(self, partition: Partition, sampled: Sampled, *, alone: bool) -> None:
+        """Count what was dropped, log what held, and let the watermark come past it; ``alone``: no row came with it."""
+        if partition.sample is not None:
+            partition.sample.log.add(sampled.start, sampled.stop, sampled.keep, {})
+        self._counters.rows_in += sampled.shed
+        self._counters.shed += sampled.shed
+        time = self._stream.time
+        if sampled.dated is None or time is None:
+            return
+        times = partition.normaliser.usable_time(sampled.dated, self._latest_us())
+        if times is not None and times.num_rows:
+            began_us = partition.began_us
+            partition.is_live = True
+            _advance(partition, times, time)
+            if not alone:
+                partition.began_us = began_us
+
+    def _normalised(self, partition: Partition, rows: pa.RecordBatch, chosen: Bools | None) -> pa.RecordBatch | None:
         if self._closed:
             raise UserError(closed_before(self._stream.name))
         partition.is_live = True
         self._counters.rows_in += rows.num_rows
-        good, rejected = partition.normaliser.normalise(rows, self._latest_us())
+        good, rejected = partition.normaliser.normalise(rows, self._latest_us(), chosen)
         if rejected:
             self._reject(rejected)
         if not good.num_rows:

@@ -14,7 +14,7 @@ class SourceStream:
     """The stream of a source. ``time`` None: its rows have no event time.
 
     Its watermark is ``delay_us`` behind the greatest event time seen. Rows that are more than ``max_ahead_us`` ahead of
-    the clock are bad, and say nothing of the watermark; None: none is.
+    the clock are bad, and say nothing of the watermark; None: none is. ``seed`` is that of samples.
     """
 
     name: str
@@ -22,6 +22,7 @@ class SourceStream:
     time: TimeColumn | None
     delay_us: int
     max_ahead_us: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

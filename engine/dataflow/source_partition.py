@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.elements import START_OF_TIME_US
+from penstock.engine.dataflow.partition_sample import PartitionSample
 from penstock.model.connectors import NOTHING, Read, Reader
 from penstock.model.errors import RetryableError
 
@@ -45,6 +46,8 @@ class Partition:
     """What was read last is all there is for now."""
     taken: int = 0
     """Records read since it was opened, good and bad ones, and those that the source left out."""
+    sample: PartitionSample | None = None
+    """What sheds its records; None: nothing has been armed."""
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Let the reader, if it can, say when it has something: ``wake`` is called then, on any thread."""
@@ -78,7 +81,9 @@ class Partition:
     def settle(self, read: Read, now_ns: int) -> None:
         """Take in whether there was something: when it is asked again, how long it is silent, whether it has ended."""
         rows = read.rows is not None and read.rows.num_rows > 0
-        nothing = not (rows or read.rejected or read.skipped or read.ended or read.watermark_us is not None)
+        shed = read.sampled is not None and read.sampled.shed > 0
+        came = rows or shed or read.rejected or read.skipped
+        nothing = not (came or read.ended or read.watermark_us is not None)
         if nothing:
             self._had_nothing(read, now_ns)
         else:

@@ -5,7 +5,7 @@ librdkafka's objects are let go of at once: kept by the ten thousand they cost m
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -81,6 +81,19 @@ class Messages:
             self.stamps[start:end],
             None if self.keys is None else self.keys[start:end],
             None if self.headers is None else self.headers[start:end],
+        )
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Messages":
+        """Return those that are chosen."""
+        picks = chosen.tolist()
+        return Messages(
+            self.topic,
+            self.partition,
+            list(compress(self.values, picks)),
+            self.offsets[chosen],
+            self.stamps[chosen],
+            None if self.keys is None else list(compress(self.keys, picks)),
+            None if self.headers is None else list(compress(self.headers, picks)),
         )
 
     def before(self, end: int | None) -> "Messages":

@@ -10,11 +10,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.queues import Taken
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader
+from penstock.model.errors import RetryableError
+from penstock.model.sampling import Sampled, Sampler
+
+_NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 MOST_MESSAGES = 32_768
 MOST_BYTES = 12 << 20
@@ -25,13 +31,19 @@ class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """The next message's offset, of which ``rows`` rows were read.
 
     ``topic_id`` tells the topic from a later one of the same name. ``end`` comes in old checkpoints only, where it was
-    the bound of the run that took them; a later run has its own.
+    the bound of the run that took them; a later run has its own. ``keep`` is the keep rate of the rows that were read.
     """
 
     offset: int
     rows: int = 0
     topic_id: str | None = None
     end: int | None = None
+    keep: float = 1.0
+
+    @property
+    def logged(self) -> int:
+        """The offset up to which is known what was kept: behind a message of which rows were read."""
+        return self.offset + 1 if self.rows else self.offset
 
 
 Take = Callable[[int, int], Taken]
@@ -56,12 +68,26 @@ class PartitionFeed:
 
 @dataclass(slots=True)
 class _Left:
-    """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with."""
+    """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with.
+
+    Behind them the position is at ``reached``. The offsets ``dropped`` between them were left out at the rate ``keep``,
+    ``dated`` has the event time of one of these.
+    """
 
     messages: Messages
     decoded: DecodedMessages
+    reached: int
+    keep: float
+    dropped: NDArray[np.int64]
+    dated: pa.RecordBatch | None
     row: int = 0
     message: int = 0
+
+    def sampled(self, start: int, stop: int) -> Sampled:
+        """Return what holds of the offsets between two positions; the event time of a dropped one is told once."""
+        first, last = np.searchsorted(self.dropped, (start, stop))
+        dated, self.dated = self.dated, None
+        return Sampled(self.keep, start, stop, int(last - first), dated)
 
 
 class KafkaReader(Reader):
@@ -88,6 +114,8 @@ class KafkaReader(Reader):
         self._messages: Messages | None = None
         self._reached: int | None = None
         self._left: _Left | None = None
+        self._sampler: Sampler | None = None
+        self._dating: RowMaker | None = None
 
     @property
     def over(self) -> bool:
@@ -99,12 +127,16 @@ class KafkaReader(Reader):
         self._feed.watch(wake)
         return True
 
+    def sample_by(self, sampler: Sampler) -> bool:
+        """Drop messages before they are decoded."""
+        self._sampler = sampler
+        return True
+
     def read(self, max_rows: int) -> Read:
         """Return rows of the messages that are there."""
-        if self._left is None and not self._make(max_rows):
-            if self.over:
-                return ENDED
-            return NOTHING if self._feed.reachable() else Read(out_of_reach=True)
+        said = self._make(max_rows) if self._left is None else None
+        if said is not None:
+            return said
         assert self._left is not None
         read = self._read(self._left, max_rows)
         remark = self._maker.value.remark(last=read.ended)
@@ -133,27 +165,79 @@ class KafkaReader(Reader):
         self._messages, self._left = None, None
         self._feed.close()
 
-    def _make(self, max_rows: int) -> bool:
-        """Make rows of the next messages; return whether there were any."""
+    def _make(self, max_rows: int) -> Read | None:
+        """Make rows of the next messages; return what is to be said of them, and of none, at once."""
         if self._messages is None:
-            if self.over:
-                return False
-            taken = self._feed.take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
-            self._reached = taken.reached
-            if taken.messages is not None:
-                messages = taken.messages.before(self._end)
-                if len(messages) < len(taken.messages):
-                    self._reached = self._end
-                self._messages = messages if len(messages) else None
-            if self._messages is None:
-                if self._reached is not None:
-                    self._move(max(self._reached, self._position.offset))
-                return False
+            nothing = self._take(max_rows)
+            if nothing is not None:
+                return nothing
+        messages, after = self._messages, None
+        assert messages is not None
+        keep = 1.0 if self._sampler is None else self._sampler.keep
+        if self._position.rows and messages.offsets[0] == self._position.offset:
+            # The rest of a message stays at the rate of its first rows.
+            keep = self._position.keep
+            after = messages.slice(1, len(messages)) if len(messages) > 1 else None
+            messages = messages.slice(0, 1)
+            kept, dropped = messages, _NONE
+        else:
+            kept, dropped = self._sample(messages)
+        reached = int(messages.offsets[-1]) + 1
+        if after is None:
+            reached = max(reached, self._reached or 0)
+        if not len(kept):
+            self._messages = None
+            start = self._position.offset
+            self._move(reached)
+            return Read(
+                ended=self.over, sampled=Sampled(keep, start, reached, len(dropped), self._date(messages, dropped))
+            )
         # What cannot be decoded now is kept for the next time.
-        decoded = self._maker.make(self._messages)
-        self._left = _Left(self._messages, decoded, row=self._rows_read(decoded))
-        self._messages = None
-        return True
+        decoded = self._maker.make(kept)
+        dated = self._date(messages, dropped)
+        self._left = _Left(kept, decoded, reached, keep, dropped, dated, row=self._rows_read(decoded))
+        self._messages = after
+        return None
+
+    def _take(self, max_rows: int) -> Read | None:
+        """Take messages; return what is to be said if there are none."""
+        if self.over:
+            return ENDED
+        taken = self._feed.take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
+        self._reached = taken.reached
+        if taken.messages is not None:
+            messages = taken.messages.before(self._end)
+            if len(messages) < len(taken.messages):
+                self._reached = self._end
+            self._messages = messages if len(messages) else None
+        if self._messages is not None:
+            return None
+        if self._reached is not None:
+            self._move(max(self._reached, self._position.offset))
+        if self.over:
+            return ENDED
+        return NOTHING if self._feed.reachable() else Read(out_of_reach=True)
+
+    def _sample(self, messages: Messages) -> tuple[Messages, NDArray[np.int64]]:
+        """Return the messages that stay, and the offsets of the others."""
+        chosen = None if self._sampler is None else self._sampler.chosen(messages.offsets)
+        if chosen is None:
+            return messages, _NONE
+        return messages.where(chosen), messages.offsets[~chosen]
+
+    def _date(self, messages: Messages, dropped: NDArray[np.int64]) -> pa.RecordBatch | None:
+        """Decode the event time of the last of the messages at the offsets ``dropped``, if it is time to."""
+        time = self._maker.time
+        if not len(dropped) or time is None or self._sampler is None or not self._sampler.wants_time():
+            return None
+        last = int(np.searchsorted(messages.offsets, dropped[-1]))
+        if self._dating is None:
+            self._dating = self._maker.restrict([time])
+        try:
+            return self._dating.make(messages.slice(last, last + 1)).rows
+        except RetryableError:
+            # Another one will tell it: nothing waits for this message.
+            return None
 
     def _rows_read(self, decoded: DecodedMessages) -> int:
         """Return how many rows of the first message were read before a restart."""
@@ -164,13 +248,14 @@ class KafkaReader(Reader):
     def _read(self, left: _Left, max_rows: int) -> Read:
         decoded, end = left.decoded, left.row + max_rows
         rows = decoded.rows.slice(left.row, max_rows)
+        start = self._position.logged
         if end < decoded.rows.num_rows:
             message = int(decoded.row_of[end])
             rows_read = end - int(np.searchsorted(decoded.row_of, message))
-            self._move(int(left.messages.offsets[message]), rows_read)
+            self._move(int(left.messages.offsets[message]), rows_read, left.keep)
         else:
             message = len(left.messages)
-            self._move(max(int(left.messages.offsets[-1]) + 1, self._reached or 0))
+            self._move(left.reached)
         rejected = [
             left.messages.raw_record(index, reason)
             for index, reason in decoded.errors
@@ -178,6 +263,7 @@ class KafkaReader(Reader):
         ]
         skipped = int(((decoded.skipped >= left.message) & (decoded.skipped < message)).sum())
         done = message == len(left.messages)
+        sampled = None if self._sampler is None else left.sampled(start, self._position.logged)
         left.row, left.message = end, message
         self._left = None if done else left
         return Read(
@@ -186,10 +272,11 @@ class KafkaReader(Reader):
             rejected=rejected,
             skipped=skipped,
             skipped_time_us=decoded.skipped_time_us if done else None,
+            sampled=sampled,
         )
 
-    def _move(self, offset: int, rows: int = 0) -> None:
-        self._position = KafkaPosition(offset, rows, self._position.topic_id)
+    def _move(self, offset: int, rows: int = 0, keep: float = 1.0) -> None:
+        self._position = KafkaPosition(offset, rows, self._position.topic_id, keep=keep if rows else 1.0)
 
 
 def is_over(position: int, end: int | None) -> bool:

@@ -12,7 +12,7 @@ from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, Where, parse_place
-from penstock.engine.connectors.kafka.topics import WATCH_S, parse_topics
+from penstock.engine.connectors.kafka.topics import WATCH_S, parse_topics, split_name
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 
@@ -83,6 +83,10 @@ class KafkaSource(Source):
             RetryableError: the cluster does not answer.
         """
         return self._cluster.partitions()
+
+    def topic_partition(self, partition: str) -> tuple[str, int] | None:
+        """Return topic and number."""
+        return split_name(partition)
 
     def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
         """Name partitions that topics got since, and those of topics that a pattern matches now."""

@@ -1,0 +1,117 @@
+"""The log of what was kept: which keep rates held for which offsets, as stretches that are merged while rates stay.
+
+With the seed in its first line it says of every record whether it stayed (`offset_sampling`).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+VERSION = 2
+"""The version of logs that are written."""
+
+
+class Stretch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Records of one partition of a source, from offset ``start`` up to but without ``stop``, and their keep rates.
+
+    ``partition`` is the number of a partition of ``topic``, or the name of one that has none. ``branches`` are rates by
+    ``PRODUCER>CONSUMER``; beyond a branch that is not named the source's holds.
+    """
+
+    source: str
+    topic: str | None
+    partition: int | str
+    start: int
+    stop: int
+    keep: float
+    branches: dict[str, float] = {}
+
+    def continues(self, other: "Stretch") -> bool:
+        """Return whether it is of the same partition, with the same rates, right behind another."""
+        mine = (self.source, self.topic, self.partition, self.start, self.keep, self.branches)
+        return mine == (other.source, other.topic, other.partition, other.stop, other.keep, other.branches)
+
+
+class PartitionLog:
+    """The stretches of one partition since they were taken last."""
+
+    def __init__(self, source: str, partition: int | str, topic: str | None = None) -> None:
+        """Begin with none."""
+        self._source, self._partition, self._topic = source, partition, topic
+        self._stretches: list[Stretch] = []
+        self._stop: int | None = None
+
+    def add(self, start: int, stop: int, keep: float, branches: Mapping[str, float]) -> None:
+        """Add what was read; offsets between it and what was read before it had no record."""
+        if self._stop is not None:
+            start = self._stop
+        if stop <= start:
+            return
+        self._stop = stop
+        added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches))
+        if self._stretches and added.continues(self._stretches[-1]):
+            added = msgspec.structs.replace(added, start=self._stretches.pop().start)
+        self._stretches.append(added)
+
+    def take(self) -> list[Stretch]:
+        """Return the stretches and forget them."""
+        taken, self._stretches = self._stretches, []
+        return taken
+
+
+def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return stretches by source and partition, those that continue others joined; of each partition in order."""
+    result: list[Stretch] = []
+    for item in sorted(stretches, key=_place):
+        if result and item.continues(result[-1]):
+            item = msgspec.structs.replace(item, start=result.pop().start)
+        result.append(item)
+    return result
+
+
+def encode_kept_log(job: str, seed: int, stretches: Sequence[Stretch]) -> bytes:
+    """Return a log's bytes: JSON lines, the first with version, job and seed, then one for each stretch."""
+    return b"".join((_line({"version": VERSION, "job": job, "seed": seed}), *map(encode_stretch, stretches)))
+
+
+def encode_stretch(item: Stretch) -> bytes:
+    """Return the line of a stretch."""
+    return _line(
+        {
+            "source": item.source,
+            "topic": item.topic,
+            "partition": item.partition,
+            "from": item.start,
+            "to": item.stop,
+            "keep": item.keep,
+            "branches": item.branches,
+        }
+    )
+
+
+def decode_kept_log(data: bytes) -> tuple[str, int, list[Stretch]]:
+    """Return job, seed and stretches of a log that `encode_kept_log` has written.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        head, *lines = map(json.loads, data.splitlines())
+        if head["version"] != VERSION:
+            raise ValueError(f"a log of version {head['version']}")
+        names = ("source", "topic", "partition", "from", "to", "keep", "branches")
+        stretches = [msgspec.convert([line[name] for name in names], Stretch) for line in lines]
+        return head["job"], head["seed"], stretches
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise ValueError(f"this is no log of what was kept: {error}") from None
+
+
+def _line(item: Mapping[str, object]) -> bytes:
+    return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _place(item: Stretch) -> tuple[str, str, bool, str, int, int]:
+    name = item.partition
+    number = name if isinstance(name, int) else -1
+    return item.source, item.topic or "", isinstance(name, str), str(name) if number < 0 else "", number, item.start
