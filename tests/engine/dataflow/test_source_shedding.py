@@ -1,4 +1,4 @@
-"""Shedding at the head of a source: which rows stay, what leaves together, watermarks, idleness, the account, the log."""
+"""Shedding at the head of a source: rows that stay, batches, watermarks, idleness, the account, the log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
