@@ -32,6 +32,7 @@ from penstock.model.errors import SchemaError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
+from penstock.model.keep_rates import KeepRates
 from penstock.state.store import Locate, StateStore
 
 
@@ -86,6 +87,11 @@ class Build:
     def operators(self) -> list[Operator]:
         """Return every operator of every instance."""
         return [node.operator for instance in self.instances for node in instance.nodes]
+
+    def set_keep(self, rates: KeepRates) -> None:
+        """Let sources shed from their next read on."""
+        for head in self.heads():
+            head.set_keep(rates.sources.get(head.name, 1.0))
 
     def heads(self) -> list[SourceHead]:
         """Return every source head."""

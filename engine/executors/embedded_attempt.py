@@ -21,6 +21,7 @@ from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
 from penstock.engine.executors.hosted_instances import HostedInstances, HostOptions, Surroundings
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
+from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import is_exhausted, is_unanswered, read_outstanding
@@ -30,6 +31,7 @@ from penstock.engine.operators.sink import LOOK_NS
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
 from penstock.model.ids import TaskId
+from penstock.model.keep_rates import KeepRates
 
 if TYPE_CHECKING:
     from penstock.engine.executors.embedded_control import EmbeddedControl
@@ -74,6 +76,7 @@ class EmbeddedAttempt:
         """
         self._plan, self._options, self._clock, self._control = plan, options, context.clock, control
         self._checkpoints = checkpoints = context.checkpoints
+        self._shed = context.shed
         self._bad_records = options.bad_records or BadRecords()
         self.at_end = False
         self.drained = True
@@ -187,6 +190,12 @@ class EmbeddedAttempt:
         assert self._hosted.cuts is not None
         self._hosted.cuts.give_up(epoch)
 
+    def set_keep(self, rates: KeepRates) -> None:
+        """Let sources shed."""
+        check_rates(self._plan.graph, rates)
+        self._shed.rates = rates
+        self.build.set_keep(rates)
+
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
         stepped_ns = self.worker.stepped_ns
@@ -204,6 +213,8 @@ class EmbeddedAttempt:
     def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> None:
         """Let instances that were built run from the next step on."""
         self.at_end = False
+        if self._shed.rates is not None:
+            part.set_keep(self._shed.rates)
         if self._checkpoints is not None:
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
         self._bad_records.began(read_decided(part))

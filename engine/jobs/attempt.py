@@ -17,12 +17,14 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.core.job_events import Tell, tell_nobody
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
+from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
+from penstock.model.keep_rates import KeepRates
 
 LONGEST_WAIT_S = 0.5
 """How long a job sleeps at most. Whoever has something for it wakes it; this is for a wake that never comes."""
@@ -47,6 +49,7 @@ class AttemptContext:
     ``checkpoints`` are taken if there is a session for them; ``cut_writer`` then uploads what instances in this process
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
+    ``shed`` has the keep rates that were set last.
     """
 
     clock: Clock
@@ -57,6 +60,7 @@ class AttemptContext:
     resources: ExitStack = field(default_factory=ExitStack)
     warn: Callable[[str], None] = print
     tell: Tell = tell_nobody
+    shed: JobRates = field(default_factory=JobRates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,16 @@ class Attempt(CheckpointPort, Protocol):
 
     def wake(self) -> None:
         """Let it look again."""
+
+    def set_keep(self, rates: KeepRates) -> None:
+        """Let sources and branches keep these shares of their rows from the next read on; those not named keep all.
+
+        By the thread that runs the attempt, between two steps. The first call arms the job: from then on what is kept
+        is logged. Regions that are restored, and attempts that follow, begin with the rates that were set last.
+
+        Raises:
+            BugError: a rate is of nothing that may be shed, or out of its range.
+        """
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""

@@ -177,9 +177,11 @@ class Listening(CheckpointSession):
 class Bench:
     """An attempt under test."""
 
-    def __init__(self, kind: str, folder: Path, start: AttemptStart | None = None) -> None:
+    def __init__(
+        self, kind: str, folder: Path, start: AttemptStart | None = None, job: "TwoRegions | None" = None
+    ) -> None:
         chosen = executor(kind, folder)
-        self.job = TwoRegions()
+        self.job = job or TwoRegions()
         self.graph = self.job.plan()
         self.session = Listening(chosen.environment)
         self._clock = chosen.environment.clock

@@ -14,13 +14,16 @@ from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceRepor
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
+from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.dataflow.worker import Worker
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck
+from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.plan.regions import struck_by
 from penstock.model.ids import TaskId
+from penstock.model.keep_rates import KeepRates
 
 
 class SteppedAttempt:
@@ -33,18 +36,26 @@ class SteppedAttempt:
         self._cuts = LocalCuts(context.cut_writer, self._letters.flush)
         self._late: deque[tuple[int, Report]] = deque()
         self._services = InstanceServices(
-            context.clock, memory_state, self._letters, wake=self.wake, report=self._report
+            context.clock,
+            memory_state,
+            self._letters,
+            wake=self.wake,
+            report=self._report,
+            sampling_seed=sampling_seed(plan.name, plan.loop.seed),
         )
         self._worker = Worker((), context.clock)
         self._instances = LocalInstances()
         self._started_ns = context.clock.monotonic_ns()
         self.build: Build = build(plan.graph, plan.loop, self._services, start)
+        self._shed = context.shed
         self._begin(self.build, None, start)
 
     def _report(self, attempt: int, report: InstanceReport) -> None:
         self._late.append((attempt, self._cuts.take(report) if isinstance(report, InstanceCut) else report))
 
     def _begin(self, part: Build, tasks: frozenset[TaskId] | None, start: AttemptStart) -> None:
+        if self._shed.rates is not None:
+            part.set_keep(self._shed.rates)
         self._instances.add(part.instances)
         self._session.started(self, participants(self._plan.graph, tasks), start)
         self._worker.add(part.instances)
@@ -113,6 +124,11 @@ class SteppedAttempt:
 
     def give_up(self, epoch: int) -> None:
         self._cuts.give_up(epoch)
+
+    def set_keep(self, rates: KeepRates) -> None:
+        check_rates(self._plan.graph, rates)
+        self._shed.rates = rates
+        self.build.set_keep(rates)
 
     def metrics(self) -> JobMetrics:
         now_ns = self._clock.monotonic_ns()

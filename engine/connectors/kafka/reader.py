@@ -214,7 +214,7 @@ class KafkaReader(Reader):
             return None
         if self._reached is not None:
             self._move(max(self._reached, self._position.offset))
-        if self.over:
+        if is_over(self._position.offset, self._end):
             return ENDED
         return NOTHING if self._feed.reachable() else Read(out_of_reach=True)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.model.keep_rates import KeepRates
+
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     """The base class of all messages."""
@@ -30,6 +32,25 @@ class Adopt(Message, frozen=True):
     run: int
     manifest: bytes | None
     damaged: tuple[str, ...] = ()
+
+
+class SetKeep(Message, frozen=True):
+    """To a task manager: let sources and branches keep these shares of their rows from the next read on.
+
+    ``sources`` by name, ``branches`` as producer, consumer and rate. It holds for what is deployed later, too.
+    """
+
+    sources: dict[str, float]
+    branches: tuple[tuple[str, str, float], ...] = ()
+
+    @classmethod
+    def of(cls, rates: KeepRates) -> "SetKeep":
+        """Return the order that sets these."""
+        return cls(dict(rates.sources), tuple((*edge, rate) for edge, rate in rates.branches.items()))
+
+    def rates(self) -> KeepRates:
+        """Return what it sets."""
+        return KeepRates(self.sources, {(producer, consumer): rate for producer, consumer, rate in self.branches})
 
 
 class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -64,7 +85,8 @@ class Holding(Message, frozen=True):
     ``run`` is that of the head which led it last, ``plan`` a digest of the plan, ``address`` where others meet it.
     ``begun`` is the last checkpoint that it was told to begin. ``passed`` has the last epoch at which each instance was
     cut, ``cuts`` those of which it was not told that they are committed, and those of instances that have ended.
-    ``claims`` are of the sinks that have instances here, by name (see `Sink.claim`).
+    ``claims`` are of the sinks that have instances here, by name (see `Sink.claim`), ``keep`` has the keep rates that
+    hold; None: none were set.
     """
 
     run: int
@@ -75,6 +97,7 @@ class Holding(Message, frozen=True):
     passed: dict[str, int]
     cuts: tuple[KeptCut, ...]
     claims: dict[str, Any]
+    keep: SetKeep | None = None
 
 
 class Adopted(Message, frozen=True):

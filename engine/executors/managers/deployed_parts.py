@@ -6,7 +6,13 @@ from typing import Any
 
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.checkpoint_port import CutTaken
-from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut
+from penstock.engine.executors.managers.adoption_messages import (
+    EpochCommitted,
+    HeldDeployment,
+    Holding,
+    KeptCut,
+    SetKeep,
+)
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
@@ -49,6 +55,7 @@ class DeployedParts:
         self._passed: dict[str, int] = {}
         self._renumbered: dict[str, int] = {}
         self._cuts: list[KeptCut] = []
+        self._keep: SetKeep | None = None
 
     def __iter__(self) -> Iterator[tuple[int, DeployedPart]]:
         """Yield numbers and parts; these may go meanwhile."""
@@ -59,8 +66,19 @@ class DeployedParts:
         return self._parts.get(number)
 
     def add(self, number: int, part: DeployedPart) -> None:
-        """Take a part in."""
+        """Take a part in; it sheds as the others do."""
         self._parts[number] = part
+        if self._keep is not None:
+            part.part.set_keep(self._keep.rates())
+
+    def hear(self, order: EpochCommitted | SetKeep) -> None:
+        """Let go of what is committed, or shed from the next read on."""
+        if isinstance(order, EpochCommitted):
+            self.committed(order.epoch)
+            return
+        self._keep = order
+        for part in self._parts.values():
+            part.part.set_keep(order.rates())
 
     def remove(self, number: int) -> DeployedPart:
         """Leave a part out, with its cuts: whoever takes it down settles its output."""
@@ -101,7 +119,8 @@ class DeployedParts:
     def holding(self, run: int, digest: str, address: str, begun: int) -> Holding:
         """Return all that is here; the arguments are those of `Holding`."""
         parts = tuple(part.held(number) for number, part in sorted(self._parts.items()) if part.names)
-        return Holding(run, digest, address, parts, begun, dict(self._passed), tuple(self._cuts), self._claims())
+        passed, cuts = dict(self._passed), tuple(self._cuts)
+        return Holding(run, digest, address, parts, begun, passed, cuts, self._claims(), self._keep)
 
     def _claims(self) -> dict[str, Any]:
         claims: dict[str, Any] = {}

@@ -15,10 +15,12 @@ from penstock.engine.executors.managers.places import CALLER, Places, at_caller,
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import News, Said
 from penstock.engine.jobs.adoption import Adopt
+from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.plan.regions import regions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
+from penstock.model.keep_rates import KeepRates
 from penstock.state.checkpoints.repository import CheckpointRepository
 
 TAKE_DOWN_NS = 10_000_000_000
@@ -54,9 +56,11 @@ class Deployment:
 class Deployments:
     """The deployments that are up; each order waits until all that must have answered."""
 
-    def __init__(self, graph: ExecutionGraph, head: Head, clock: Clock, take: Callable[[News], None]) -> None:
+    def __init__(
+        self, graph: ExecutionGraph, head: Head, clock: Clock, take: Callable[[News], None], shed: JobRates
+    ) -> None:
         """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
-        self._graph, self._head, self._clock, self._take = graph, head, clock, take
+        self._graph, self._head, self._clock, self._take, self._shed = graph, head, clock, take, shed
         self._up: dict[int, Deployment] = {}
         # Those that are being built.
         self._coming: dict[int, Deployment] = {}
@@ -160,9 +164,20 @@ class Deployments:
                 if item.fault is not None:
                     raise WorkerLostError(f"{place_phrase(manager)}: {item.fault}")
         held = [self._adopted[manager] for manager in sorted(self._adopted)]
+        rates = next((each.keep.rates() for each in held if each.keep is not None), None)
+        if rates is not None:
+            # The last order of the head before may not have come to all.
+            self.set_keep(rates)
         begin(start_behind(start, held), cuts_of(held))
         for news in early:
             self._take(news)
+
+    def set_keep(self, rates: KeepRates, deployed: Iterable[Deployment] | None = None) -> None:
+        """Let the task managers of deployments (None: of all that are up) shed; those that come begin with that."""
+        self._shed.rates, order = rates, ms.SetKeep.of(rates)
+        up = self._up.values() if deployed is None else deployed
+        for manager in sorted({manager for deployment in up for manager in deployment.managers}):
+            self._head.send(manager, order)
 
     def committed(self, epoch: int) -> None:
         """Let task managers know that all sinks have committed an epoch."""
@@ -174,7 +189,10 @@ class Deployments:
         return {name: place for deployment in self._up.values() for name, place in deployment.places.items()}
 
     def start(self, new: Iterable[Deployment]) -> None:
-        """Let the instances of deployments run."""
+        """Let the instances of deployments run, at the keep rates that were set last."""
+        new = tuple(new)
+        if self._shed.rates is not None:
+            self.set_keep(self._shed.rates, new)
         for deployment in new:
             for manager in deployment.managers:
                 self._head.send(manager, ms.Start(deployment.number))

@@ -31,12 +31,14 @@ from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
+from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import WorkerLeftError, WorkerLostError
 from penstock.model.ids import TaskId
+from penstock.model.keep_rates import KeepRates
 from penstock.state.checkpoints.manifest import encode_manifest
 
 PROGRESS_NS = 200_000_000
@@ -68,7 +70,7 @@ class ManagedAttempt(Attempt):
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
         self.drained = True
         self.at_end = False
-        self._deployments = Deployments(plan.graph, head, context.clock, self._take)
+        self._deployments = Deployments(plan.graph, head, context.clock, self._take, context.shed)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
         self._departures = Departures()
@@ -213,6 +215,11 @@ class ManagedAttempt(Attempt):
         self._uploads.give_up(epoch)
         for manager in sorted(self._deployments.managers):
             self._head.send(manager, ms.GiveUpEpoch(epoch))
+
+    def set_keep(self, rates: KeepRates) -> None:
+        """Let task managers shed."""
+        check_rates(self._plan.graph, rates)
+        self._deployments.set_keep(rates)
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot: of other processes as they said last; from any thread."""

@@ -17,6 +17,7 @@ from penstock.engine.executors.managers.adoption_messages import (
     Holding,
     Message,
     ReadHolding,
+    SetKeep,
 )
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
@@ -25,7 +26,7 @@ from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
-__all__ = ["Adopt", "Adopted", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding"]
+__all__ = ["Adopt", "Adopted", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding", "SetKeep"]
 
 
 class Setup(Message, frozen=True):
@@ -317,6 +318,7 @@ ToManager = (
     | EpochCommitted
     | ReadHolding
     | Adopt
+    | SetKeep
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 

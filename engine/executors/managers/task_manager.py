@@ -106,8 +106,8 @@ class TaskManager:
             case ms.Leave():
                 self.close()
                 self.has_left = True
-            case ms.EpochCommitted():
-                self._deployed.committed(message.epoch)
+            case ms.EpochCommitted() | ms.SetKeep():
+                self._deployed.hear(message)
             case ms.ReadHolding():
                 self.lose_head()
                 self._shell.say(self._holding())

@@ -25,12 +25,14 @@ from penstock.engine.executors.simulation.faults import PowerLossError
 from penstock.engine.executors.simulation.network import Link, Network
 from penstock.engine.executors.simulation.world import StuckError, World
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck, struck_by_commit
+from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.transport.in_memory import join
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import Edge
 from penstock.model.ids import TaskId
+from penstock.model.keep_rates import KeepRates
 
 MOST_WORKERS = 4
 
@@ -54,6 +56,7 @@ class SimulatedAttempt:
         self._clock = clock = context.clock
         assert context.checkpoints is not None and context.cut_writer is not None
         self._checkpoints = context.checkpoints
+        self._shed = context.shed
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
         self._count = world.dice.between(1, MOST_WORKERS)
         self._place: dict[tuple[TaskId, int], int] = {}
@@ -180,6 +183,12 @@ class SimulatedAttempt:
         """Let go of the cuts of an epoch."""
         self._cuts.give_up(epoch)
 
+    def set_keep(self, rates: KeepRates) -> None:
+        """Let sources shed."""
+        check_rates(self._graph, rates)
+        self._shed.rates = rates
+        self.build.set_keep(rates)
+
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""
         now_ns = self._clock.monotonic_ns()
@@ -271,6 +280,8 @@ class SimulatedAttempt:
         restored = start.restored
         self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
         self._instances.add(part.instances)
+        if self._shed.rates is not None:
+            part.set_keep(self._shed.rates)
         self._checkpoints.started(self, participants(self._graph, tasks), start)
         for task, instances in part.tasks.items():
             for instance in instances:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.dataflow.accounting import TimeSpent
-from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut
+from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut, SetKeep
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import HeldFolder, InputFile, SizeAndTime
 from penstock.engine.executors.managers.messages import (
@@ -75,6 +75,8 @@ WHOLE = st.lists(COUNTS, max_size=3).map(tuple)
 RECEIPTS = st.dictionaries(NAME, JSON, max_size=2)
 DEPLOYMENTS = st.builds(HeldDeployment, COUNTS, COUNTS, WHOLE, NAMES, COUNTS, st.none() | NAME)
 CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS)
+RATES = st.dictionaries(NAME, st.sampled_from([0.25, 0.5, 1.0]), max_size=3)
+BRANCHES = st.lists(st.tuples(NAME, NAME, st.sampled_from([0.25, 0.5])), max_size=2).map(tuple)
 HOLDINGS = st.builds(
     Holding,
     COUNTS,
@@ -85,6 +87,7 @@ HOLDINGS = st.builds(
     st.dictionaries(NAME, COUNTS, max_size=2),
     st.lists(CUTS, max_size=2).map(tuple),
     RECEIPTS,
+    st.none() | st.builds(SetKeep, RATES, BRANCHES),
 )
 OWNERS = st.builds(Owner, job=NAME, user=NAME, host=NAME, machine=NAME, pid=COUNTS, process_start=NAME, since_us=COUNTS)
 SEEN = st.none() | st.tuples(COUNTS, COUNTS)
@@ -120,6 +123,8 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[HeldDeployment, ...]: st.lists(DEPLOYMENTS, max_size=2).map(tuple),
     tuple[KeptCut, ...]: st.lists(CUTS, max_size=2).map(tuple),
     Holding: HOLDINGS,
+    dict[str, float]: RATES,
+    tuple[tuple[str, str, float], ...]: BRANCHES,
     tuple[HeldFolder, ...]: st.lists(st.builds(HeldFolder, NAME, NAME, NAME, COUNTS, OWNERS), max_size=2).map(tuple),
     tuple[InputFile, ...]: st.lists(st.builds(InputFile, NAME, SEEN), max_size=2).map(tuple),
     tuple[Owner | None, ...]: st.lists(st.none() | OWNERS, max_size=2).map(tuple),

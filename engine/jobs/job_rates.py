@@ -1,0 +1,31 @@
+"""The keep rates of a job, as they were set last: attempts that follow begin with them."""
+
+from dataclasses import dataclass
+
+from penstock.engine.plan.shedding_points import shedding_points
+from penstock.model.errors import BugError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.keep_rates import KeepRates, steps_of
+
+
+@dataclass(slots=True)
+class JobRates:
+    """Shared by all attempts of a job. ``rates`` are None as long as nothing is armed: then nothing is logged."""
+
+    rates: KeepRates | None = None
+
+
+def check_rates(graph: ExecutionGraph, rates: KeepRates) -> None:
+    """Check that rates are those of shedders that a plan has.
+
+    Raises:
+        BugError: a name is that of no source or branch that may be shed, or a rate is no multiple of 1/64 in [0, 1].
+    """
+    points = shedding_points(graph.graph, bounded=True)
+    unknown = [repr(name) for name in rates.sources if name not in points.sources]
+    unknown += [" > ".join(map(repr, edge)) for edge in rates.branches if edge not in points.branches]
+    if unknown:
+        raise BugError(f"a keep rate is set for {unknown[0]}, which is no source or branch that may be shed")
+    for rate in (*rates.sources.values(), *rates.branches.values()):
+        if not (0.0 <= rate <= 1.0 and steps_of(rate) / 64 == rate):
+            raise BugError(f"a keep rate is {rate}, which is no multiple of 1/64 in [0, 1]")
