@@ -77,6 +77,7 @@ DEPLOYMENTS = st.builds(HeldDeployment, COUNTS, COUNTS, WHOLE, NAMES, COUNTS, st
 CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS)
 RATES = st.dictionaries(NAME, st.sampled_from([0.25, 0.5, 1.0]), max_size=3)
 BRANCHES = st.lists(st.tuples(NAME, NAME, st.sampled_from([0.25, 0.5])), max_size=2).map(tuple)
+SHEDDING = st.none() | st.builds(SetKeep, RATES, BRANCHES)
 HOLDINGS = st.builds(
     Holding,
     COUNTS,
@@ -87,7 +88,7 @@ HOLDINGS = st.builds(
     st.dictionaries(NAME, COUNTS, max_size=2),
     st.lists(CUTS, max_size=2).map(tuple),
     RECEIPTS,
-    st.none() | st.builds(SetKeep, RATES, BRANCHES),
+    SHEDDING,
 )
 OWNERS = st.builds(Owner, job=NAME, user=NAME, host=NAME, machine=NAME, pid=COUNTS, process_start=NAME, since_us=COUNTS)
 SEEN = st.none() | st.tuples(COUNTS, COUNTS)
@@ -124,6 +125,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[KeptCut, ...]: st.lists(CUTS, max_size=2).map(tuple),
     Holding: HOLDINGS,
     dict[str, float]: RATES,
+    SetKeep | None: SHEDDING,
     tuple[tuple[str, str, float], ...]: BRANCHES,
     tuple[HeldFolder, ...]: st.lists(st.builds(HeldFolder, NAME, NAME, NAME, COUNTS, OWNERS), max_size=2).map(tuple),
     tuple[InputFile, ...]: st.lists(st.builds(InputFile, NAME, SEEN), max_size=2).map(tuple),
