@@ -15,7 +15,7 @@ from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.approximate import approximate_columns
 from penstock.replay.checkpoint_progress import CheckpointProgress, OpenResults
-from penstock.replay.compiler import compile_job, only
+from penstock.replay.compiler import compile_job, only, plain
 from penstock.replay.frames import ReplayError
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.stream_output import UnreadableError, as_written, standing_rows
@@ -85,7 +85,9 @@ def comparison_sides(
     try:
         if progress is not None:
             progress.check_sources(only(graph, sink.name))
-        exact = as_written(compile_job(graph, reading, progress, sink=sink.name)[sink.name].rows, sink, schema)
+        sample = reading.sample(graph, sink.name)
+        frame = compile_job(graph, reading, progress, sink=sink.name, sample=sample)[sink.name]
+        exact = as_written(plain(frame).rows, sink, schema)
         try:
             stream = standing_rows(session, sink, schema, checkpoint)
         except UnreadableError as error:

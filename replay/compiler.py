@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
@@ -22,6 +23,8 @@ from penstock.replay.checkpoint_progress import CheckpointProgress
 from penstock.replay.frames import Frame, ReplayContext, ReplayError, Rows, refused
 from penstock.replay.operators.prepared import quoted, times_sql
 from penstock.replay.operators.registry import form_of
+from penstock.replay.sample_columns import KEEP, KEEP_FIELDS
+from penstock.replay.sink_sample import SinkSample
 from penstock.replay.spark_types import carrier_schema
 
 
@@ -68,6 +71,7 @@ def compile_job(
     progress: CheckpointProgress | None = None,
     *,
     sink: str | None = None,
+    sample: SinkSample | None = None,
 ) -> Mapping[str, Frame]:
     """Return what every sink gets, or one of them, by its name; ``read`` returns the rows of a source.
 
@@ -75,7 +79,8 @@ def compile_job(
     nothing reads, so a replay must not reject the message for it.
     Of a changelog a sink gets the rows that stand at the end. No row is late in a batch, so outputs of late rows are
     empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source. With
-    ``checkpoint_progress`` a sink gets what a stream has put out that has come so far.
+    ``checkpoint_progress`` a sink gets what a stream has put out that has come so far. With a ``sample``, that of the
+    ``sink``, rows have hidden columns behind the others, see `sample_columns`.
 
     Raises:
         ReplayError: an operator has no counterpart in a batch, or what it has put out cannot be told; nothing was read.
@@ -93,25 +98,39 @@ def compile_job(
             sinks[node.name] = inputs[0]
             continue
         if isinstance(node.spec, SourceSpec):
-            rows: Rows = {MAIN: _source(node, read(node))}
-            context = context or ReplayContext(rows[MAIN].sparkSession, progress)
+            taken = read(node)
+            taken = taken if sample is None else sample.apply(node, taken)
+            hidden = KEEP_FIELDS if KEEP in taken.columns else pa.schema([])
+            rows: Rows = {MAIN: _source(node, taken, hidden)}
+            context = context or ReplayContext(taken.sparkSession, progress, sample is not None and sample.estimates)
         else:
             assert context is not None
-            rows = form_of(node.spec).compile(node.spec, node, inputs, context)
+            form = form_of(node.spec)
+            inputs = inputs if form.carries else list(map(plain, inputs))
+            rows = form.compile(node.spec, node, inputs, context)
+            hidden = form.hidden(node.spec, inputs, context)
         for output, schema in node.outputs.items():
             if output in rows:
-                frames[node.id, output] = Frame(rows[output], schema)
+                frames[node.id, output] = Frame(rows[output], schema, hidden)
             elif output in (LATE, LATE_RIGHT):
-                frames[node.id, output] = Frame(inputs[output == LATE_RIGHT].rows.filter("false"), schema)
+                late = inputs[output == LATE_RIGHT]
+                frames[node.id, output] = Frame(late.rows.filter("false"), schema, late.hidden)
     return sinks
 
 
-def _source(node: OperatorNode, rows: DataFrame) -> DataFrame:
+def plain(frame: Frame) -> Frame:
+    """Return rows without hidden columns."""
+    if not frame.hidden.names:
+        return frame
+    return Frame(frame.rows.select(*map(quoted, frame.schema.fields.names)), frame.schema)
+
+
+def _source(node: OperatorNode, rows: DataFrame, hidden: pa.Schema) -> DataFrame:
     schema = node.outputs[MAIN]
     missing = [name for name in schema.fields.names if name not in rows.columns]
     if missing:
         raise ReplayError(f"what was read for source {node.name!r} has no column {missing[0]!r}; check its schema")
-    rows = rows.select(*map(quoted, schema.fields.names))
+    rows = rows.select(*map(quoted, [*schema.fields.names, *hidden.names]))
     if schema.time is None:
         return rows
     greatest_us = GREATEST_TIME_US

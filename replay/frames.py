@@ -6,8 +6,10 @@ The compiler makes a `Frame` of every output of every operator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from penstock.model.errors import UserError
 from penstock.model.job_graph import OperatorNode
@@ -37,12 +39,18 @@ def refused(node: OperatorNode, why: str) -> ReplayError:
 class Frame:
     """The rows of one output of an operator, all of them.
 
-    ``rows`` has the columns of ``schema.fields``, in that order, and none else. Of a changelog they are the rows that
-    stand at the end, without weights.
+    ``rows`` has the columns of ``schema.fields``, then those of ``hidden`` (see `sample_columns`), in that order, and
+    none else. Of a changelog they are the rows that stand at the end, without weights.
     """
 
     rows: DataFrame
     schema: StreamSchema
+    hidden: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+    @property
+    def fields(self) -> pa.Schema:
+        """All columns."""
+        return pa.schema([*self.schema.fields, *self.hidden])
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,9 @@ class ReplayContext:
     session: SparkSession
     progress: CheckpointProgress | None = None
     """How far the stream had come that is replayed; None: to its end."""
+    estimates: bool = False
+    """Whether aggregates estimate all rows from the kept ones, which are all there are; else rows that were shed are
+    there, too, and aggregates are exact."""
 
 
 Rows = Mapping[str, "DataFrame"]

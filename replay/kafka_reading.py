@@ -17,6 +17,7 @@ from penstock.replay.archive_reading import TopicArchive, open_archive, scan_arc
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
 from penstock.replay.kafka_source import TopicScan, scan_topics
 from penstock.replay.offsets import Kept, OffsetSelection
+from penstock.replay.row_sampling import Sampling, sampled_maker
 from penstock.replay.row_selection import selective_maker
 
 Archives = Mapping[str, TopicArchive]
@@ -48,12 +49,13 @@ def read_rows(
     archives: Archives | None = None,
     most_offsets: int = MOST_OFFSETS,
     errors: bool = False,
+    sampling: Sampling | None = None,
 ) -> DataFrame:
     """Return the rows that ``source`` has in the chosen ranges, the same that a stream reads there.
 
     Nothing is read yet. Messages that cannot be decoded are left out, as a stream makes dead letters of them; with
     ``errors`` each is a row of nulls and `ERROR`. Only the columns of ``source`` are decoded, see
-    `KafkaSource.restrict`.
+    `KafkaSource.restrict`. With a ``sampling`` rows have `SAMPLED_FIELDS` besides.
 
     Raises:
         UserError: an archive is of another topic.
@@ -61,6 +63,8 @@ def read_rows(
     by_topic = archives or {}
     archived, rest = _dealt(source, chosen, by_topic)
     maker = selective_maker(source.maker.fresh(), chosen.only)
+    if sampling is not None:
+        maker = sampled_maker(maker, sampling)
     frames = [
         scan_archive(session, by_topic[topic], maker, ranges, errors=errors) for topic, ranges in archived.items()
     ]

@@ -1,6 +1,7 @@
 """A log of which offsets of topics a stream has kept: read line by line and checked (docs/reference/validation.md).
 
-``--kept`` names one; `source_reading` asks what it left of each range of a replay. Spark is not needed here.
+``--kept`` names one; `source_reading` asks what it left of each range of a replay. Logs with rates are `keep_log`'s.
+Spark is not needed here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model.errors import UserError
+from penstock.replay import keep_log
 from penstock.replay.kafka_slices import OffsetRange, split
+from penstock.replay.keep_log import KeepLog, LineError, stretches_of
 
 VERSION = 1
 
@@ -44,8 +47,8 @@ class OffsetLog:
         return kept, sum(part.offsets for part in left_out)
 
 
-def read_offset_log(path: str | Path) -> OffsetLog:
-    """Read a log.
+def read_offset_log(path: str | Path) -> OffsetLog | KeepLog:
+    """Read a log of either version.
 
     Raises:
         UserError: it cannot be read, or a line is none of a log's, overlaps one before it or is out of order; the
@@ -59,28 +62,49 @@ def read_offset_log(path: str | Path) -> OffsetLog:
         raise UserError(f"the log of kept offsets {name!r} cannot be read: {error.strerror or error}") from None
 
 
-def _read(name: str, lines: Iterator[bytes]) -> OffsetLog:
+def _read(name: str, lines: Iterator[bytes]) -> OffsetLog | KeepLog:
     ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
     number = 1
     try:
-        topics = _topics(_fields(next(lines, b""), _HEAD))
+        head = _object(next(lines, b""))
+        if type(head) is dict and head.get("version") == keep_log.VERSION:
+            _check_fields(head, keep_log.HEAD)
+            objects = ((count, _object_at(count, line)) for count, line in enumerate(lines, 2))
+            return KeepLog(name, head["job"], head["seed"], stretches_of(objects))
+        topics = _topics(_check_fields(head, _HEAD))
         for line in lines:
             number += 1
-            _add(ranges, _fields(line, _LINE), topics)
+            _add(ranges, _check_fields(_object(line), _LINE), topics)
+    except LineError as error:
+        raise UserError(f"{name}, line {error.number}: {error}") from None
     except ValueError as error:
         raise UserError(f"{name}, line {number}: {error}") from None
     return OffsetLog(name, frozenset(topics), ranges)
 
 
-def _fields(line: bytes, types: Mapping[str, type]) -> dict[str, Any]:
-    """Return the fields of a line, which has all that are wanted and no other."""
+def _object_at(number: int, line: bytes) -> Any:
+    try:
+        item = _object(line)
+        if type(item) is not dict:
+            raise ValueError("the line is to be an object")
+    except ValueError as error:
+        raise LineError(number, str(error)) from None
+    return item
+
+
+def _object(line: bytes) -> Any:
+    """Return the JSON of a line."""
     if not line.strip():
         raise ValueError("the line is empty")
     try:
-        item = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else error
         raise ValueError(f"this is no JSON ({reason})") from None
+
+
+def _check_fields(item: Any, types: Mapping[str, type]) -> dict[str, Any]:
+    """Return the fields of a line, which has all that are wanted and no other."""
     names = ", ".join(types)
     if not isinstance(item, dict) or item.keys() != types.keys():
         raise ValueError(f"the line is to be an object with the fields {names}, and no others")
@@ -92,7 +116,10 @@ def _fields(line: bytes, types: Mapping[str, type]) -> dict[str, Any]:
 
 def _topics(head: Mapping[str, Any]) -> list[str]:
     if head["version"] != VERSION:
-        raise ValueError(f"the log is of version {head['version']}, but this Penstock reads {VERSION}: use a newer one")
+        raise ValueError(
+            f"the log is of version {head['version']}, but this Penstock reads {VERSION} and {keep_log.VERSION}: use a "
+            "newer one"
+        )
     topics: list[str] = head["topics"]
     if not all(isinstance(topic, str) for topic in topics):
         raise ValueError("topics is to be a list of names")

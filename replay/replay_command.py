@@ -74,11 +74,18 @@ def command(
 
 
 def _replay(request: ReplayRequest, session: Any, out: str, format: OutputFormat) -> list[dict[str, Any]]:
-    from penstock.replay.compiler import compile_job
+    from penstock.model.job_graph import SinkSpec
+    from penstock.replay.compiler import compile_job, plain
     from penstock.replay.source_reading import SourceReading
 
     reading = SourceReading(session, start=request.start, stop=request.stop, archive=request.archive, kept=request.kept)
-    return _write(compile_job(request.job.graph, reading), out, format)
+    graph = request.job.graph
+    sinks = [node.name for node in graph.operators.values() if isinstance(node.spec, SinkSpec)]
+    samples = {name: reading.sample(graph, name) for name in sinks}
+    if not any(samples.values()):
+        return _write(compile_job(graph, reading), out, format)
+    frames = {name: compile_job(graph, reading, sink=name, sample=samples[name])[name] for name in sinks}
+    return _write({name: plain(frame) for name, frame in frames.items()}, out, format)
 
 
 def _write(frames: Mapping[str, Frame], out: str, format: OutputFormat) -> list[dict[str, Any]]:

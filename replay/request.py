@@ -17,6 +17,7 @@ from penstock.model.errors import OptionError, UserError
 
 if TYPE_CHECKING:
     from penstock.dsl.job import Job
+    from penstock.replay.keep_log import KeepLog
     from penstock.replay.offset_log import OffsetLog
     from penstock.replay.offsets import Where
 
@@ -64,7 +65,7 @@ class ReplayRequest:
     start: Where | None
     stop: Where | None
     archive: str | None
-    kept: OffsetLog | None = None
+    kept: OffsetLog | KeepLog | None = None
 
 
 def load(file: Path, arguments: Sequence[str], bounds: ReplayBounds) -> ReplayRequest:
@@ -99,7 +100,31 @@ def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
     return pairs("--spark-setting", texts, "spark.driver.memory=4g")
 
 
-def _kept_log(path: str, job: Job) -> OffsetLog:
+def _check_sources(log: KeepLog, job: Job) -> None:
+    """Check that a pipeline has the sources that a log is about, and that these are topics.
+
+    Raises:
+        UserError: it has not.
+    """
+    from penstock.engine.connectors.kafka.source import KafkaSource
+    from penstock.model.job_graph import SourceSpec
+
+    sources = {
+        node.name: node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)
+    }
+    for name, topic, _ in sorted(log.stretches, key=str):
+        source = sources.get(name)
+        if source is None:
+            raise UserError(f"the log {log.path} is about source {name!r}, which is not there: is it of this pipeline?")
+        if topic is None or not isinstance(source, KafkaSource):
+            raise UserError(
+                f"the log {log.path} is about source {name!r}: only records of topics can be told by offset"
+            )
+        if not source.reads(topic):
+            raise UserError(f"the log {log.path} is about topic {topic!r}, which source {name!r} does not read")
+
+
+def _kept_log(path: str, job: Job) -> OffsetLog | KeepLog:
     """Read a log, and check that the pipeline reads the topics that it is about.
 
     Raises:
@@ -107,9 +132,13 @@ def _kept_log(path: str, job: Job) -> OffsetLog:
     """
     from penstock.engine.connectors.kafka.source import KafkaSource
     from penstock.model.job_graph import SourceSpec
+    from penstock.replay.keep_log import KeepLog
     from penstock.replay.offset_log import read_offset_log
 
     log = read_offset_log(path)
+    if isinstance(log, KeepLog):
+        _check_sources(log, job)
+        return log
     sources = [node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)]
     for topic in sorted(log.topics):
         if not any(isinstance(source, KafkaSource) and source.reads(topic) for source in sources):

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.messages import Messages
@@ -18,11 +17,10 @@ from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.replay.kafka_slices import NEAR_OFFSETS, joined
 from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Kept, OffsetSelection, Partition
+from penstock.replay.row_sampling import made_of
 
 Edges = NDArray[np.int64]
 """Starts and stops of a partition's ranges, in turn."""
-
-_NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +38,7 @@ class SelectiveRowMaker(RowMaker):
         if edges is None:
             return RowMaker.make(self, messages)
         kept = np.searchsorted(edges, messages.offsets, side="right") % 2 == 1
-        if kept.all():
-            return RowMaker.make(self, messages)
-        places, left_out = np.flatnonzero(kept), np.flatnonzero(~kept)
-        if not len(places):
-            return DecodedMessages(pa.RecordBatch.from_pylist([], schema=self.schema), _NO_ROWS, (), left_out)
-        rows = RowMaker.make(self, _messages_at(messages, places))
-        return DecodedMessages(
-            rows.rows,
-            places[rows.row_of],
-            [(int(places[index]), reason) for index, reason in rows.errors],
-            np.sort(np.concatenate([left_out, places[rows.skipped]])),
-            rows.skipped_time_us,
-        )
+        return made_of(self, messages, kept, RowMaker.make)
 
 
 def select_ranges(
@@ -83,17 +69,3 @@ def selective_maker(maker: RowMaker, only: Kept) -> RowMaker:
         return maker
     edges = {key: np.array(ranges, np.int64).ravel() for key, ranges in only.items()}
     return SelectiveRowMaker(**{item.name: getattr(maker, item.name) for item in fields(maker)}, only=edges)
-
-
-def _messages_at(messages: Messages, places: NDArray[np.int64]) -> Messages:
-    """Return the messages at these places."""
-    which = places.tolist()
-    return Messages(
-        messages.topic,
-        messages.partition,
-        [messages.values[place] for place in which],
-        messages.offsets[places],
-        messages.stamps[places],
-        None if messages.keys is None else [messages.keys[place] for place in which],
-        None if messages.headers is None else [messages.headers[place] for place in which],
-    )

@@ -15,12 +15,15 @@ from penstock.engine.restore.source_positions import read_positions
 from penstock.model.connectors import Source
 from penstock.model.errors import UserError
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import OperatorNode, SourceSpec
+from penstock.model.job_graph import JobGraph, OperatorNode, SourceSpec
 from penstock.replay.bounded_source import pieces_of, scan
 from penstock.replay.kafka_reading import Archives, archives_of, kept_in, read_rows
+from penstock.replay.keep_log import KeepLog
 from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Where, choose
+from penstock.replay.row_sampling import sampling_of
 from penstock.replay.row_selection import select_ranges
+from penstock.replay.sink_sample import SinkSample
 from penstock.replay.validation_result import SourceRange
 
 
@@ -28,7 +31,8 @@ class SourceReading:
     """Reads sources from ``start`` up to ``stop``, both as in `offsets.choose`; those that are no topics to their end.
 
     ``archive`` is where archives of topics are, which are read as far as they go; what a log ``kept`` says was not kept
-    is left out. With ``share`` the rows of a source stay in Spark, in memory or on its disks, from their first use on
+    is left out. Of a log ``graded`` all rows are read, with what it says of each.
+    With ``share`` the rows of a source stay in Spark, in memory or on its disks, from their first use on
     until `close`: for several sinks that need them. Several threads may call it.
     """
 
@@ -39,7 +43,8 @@ class SourceReading:
         start: Where | None = None,
         stop: Where | None = None,
         archive: str | None = None,
-        kept: OffsetLog | None = None,
+        kept: OffsetLog | KeepLog | None = None,
+        graded: KeepLog | None = None,
         tasks: int = 8,
         share: bool = False,
     ) -> None:
@@ -48,7 +53,9 @@ class SourceReading:
         self._session = session
         self._start, self._stop = start, stop
         self._archive = archive
-        self._log = kept
+        self._ranges = kept if isinstance(kept, OffsetLog) else None
+        self.estimates = isinstance(kept, KeepLog)
+        self._rates = kept if isinstance(kept, KeepLog) else graded
         self._tasks = tasks
         self._share = share
         self._shared: dict[OperatorId, DataFrame] = {}
@@ -58,6 +65,10 @@ class SourceReading:
     def checkpoint(self) -> Checkpoint | None:
         """The checkpoint of the job up to which is read; None: up to something else."""
         return self._stop if isinstance(self._stop, Checkpoint) else None
+
+    def sample(self, graph: JobGraph, sink: str) -> SinkSample | None:
+        """Return the sample that a sink of a pipeline got; None: no log has rates."""
+        return None if self._rates is None else SinkSample(graph, sink, self._rates, self.estimates)
 
     def __call__(self, node: OperatorNode) -> DataFrame:
         """Return the rows of a source.
@@ -107,13 +118,19 @@ class SourceReading:
         if self._archive is not None:
             archives = archives_of(source, self._archive, _names(source))
         chosen = choose(source, name, start=self._start, stop=self._stop, kept=kept_in(archives))
-        less, left_out = (chosen, {}) if self._log is None else select_ranges(chosen, self._log)
+        less, left_out = (chosen, {}) if self._ranges is None else select_ranges(chosen, self._ranges)
+        log, sampling = self._rates, None
+        if log is not None and name in log.sources:
+            sampling = sampling_of(log, name, leaves_out=self.estimates)
+            if self.estimates:
+                for item in chosen.ranges:
+                    left_out[item.topic] = left_out.get(item.topic, 0) + log.left_out(name, item)
         for topic in sorted({item.topic for item in chosen.ranges}):
             own_ranges = [item for item in chosen.ranges if item.topic == topic]
             starts = {item.partition: item.start.offset for item in own_ranges}
             stops = {item.partition: item.stop.offset for item in own_ranges}
             self._note(SourceRange(name, topic, starts, stops, left_out=left_out.get(topic)))
-        return read_rows(self._session, source, less, archives=archives)
+        return read_rows(self._session, source, less, archives=archives, sampling=sampling)
 
     def _note(self, source_range: SourceRange) -> None:
         if source_range not in self.ranges:

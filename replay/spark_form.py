@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
+import pyarrow as pa
+
 from penstock.model.job_graph import OperatorNode, OperatorSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.frames import Frame, ReplayContext, Rows, refused
@@ -21,6 +23,8 @@ class SparkForm(ABC, Generic[S]):
     """The batch computation of one kind of operator, and properties of the rows that come out."""
 
     spec: type[S]
+    carries: bool = False
+    """Whether it takes hidden columns of its inputs; from others they are taken away."""
 
     @abstractmethod
     def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
@@ -29,6 +33,10 @@ class SparkForm(ABC, Generic[S]):
         Raises:
             ReplayError: what the stream has put out so far cannot be told.
         """
+
+    def hidden(self, spec: S, inputs: Sequence[Frame], context: ReplayContext) -> pa.Schema:
+        """Return the hidden columns of the rows that come out, which stand behind the others."""
+        return pa.schema([])
 
     def refuse(self, spec: S, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
         """Say why there is no counterpart in a batch, None if there is one."""

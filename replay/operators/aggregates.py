@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -18,9 +19,11 @@ from penstock.replay.inexact import InexactColumns, aggregate_inputs, check_exac
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
 from penstock.replay.operators.closing import ROWS, closing_of
+from penstock.replay.operators.estimates import estimate_sql, result_columns, result_fields
 from penstock.replay.operators.grouped import ByKey, Waits, final, run_by_key, waits_for_windows
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
 from penstock.replay.operators.windows import WindowedRows, in_windows, window_columns
+from penstock.replay.sample_columns import KEEP
 from penstock.replay.spark_form import SparkForm
 
 _BOUNDS = ("window_start", "window_end")
@@ -30,6 +33,11 @@ class AggregateForm(SparkForm[AggregateSpec]):
     """Rows of a key and window become one row."""
 
     spec = AggregateSpec
+    carries = True
+
+    def hidden(self, spec: AggregateSpec, inputs: Sequence[Frame], context: ReplayContext) -> pa.Schema:
+        """Return how many rows went into a result, or how good it is; users' aggregates do not say."""
+        return pa.schema([]) if _by_operator(spec, inputs[0]) else result_fields(inputs[0], context)
 
     def refuse(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
         """Say why there is no counterpart in a batch, None if there is one."""
@@ -41,8 +49,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
     def compile(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Group rows by their keys and windows; a user's aggregates, and ties that stay open, by our operator."""
         frame = inputs[0]
-        counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
-        if any(call.user is not None for _, call in spec.aggregates) or (counts and unordered(frame.schema.fields)):
+        if _by_operator(spec, frame):
             return {MAIN: run_by_key(ByKey(final(spec), _waits(spec)), node, frame, context)}
         schema, fields = frame.schema, node.outputs[MAIN].fields
         prepared = prepared_calls(spec.aggregates, schema.fields, node.name)
@@ -57,7 +64,14 @@ class AggregateForm(SparkForm[AggregateSpec]):
         windowed = WindowedRows(rows, (), None)
         if window is not None:
             windowed = in_windows(rows, window, names, tie_order(schema.fields), node.name)
-        results = {f"$result{index}": aggregate_sql.aggregate_sql(call) for index, call in enumerate(prepared.calls)}
+        results = {
+            f"$result{index}": estimate_sql(spec, call, fields.field(call.name).type)
+            if context.estimates and KEEP in frame.hidden.names
+            else aggregate_sql.aggregate_sql(call)
+            for index, call in enumerate(prepared.calls)
+        }
+        of_results = result_columns(spec, frame, context)
+        results |= of_results
         if windowed.bounds is not None:
             results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
         groups = [*names, *windowed.groups]
@@ -66,7 +80,8 @@ class AggregateForm(SparkForm[AggregateSpec]):
         if windowed.bounds is not None:
             columns |= {name: time_sql(quoted(f"${name}"), fields.field(name).type) for name in _BOUNDS}
         columns |= {call.name: quoted(f"$result{index}") for index, call in enumerate(prepared.calls)}
-        return {MAIN: shown(grouped, columns, fields)}
+        columns |= {name: quoted(name) for name in of_results}
+        return {MAIN: shown(grouped, columns, pa.schema([*fields, *self.hidden(spec, inputs, context)]))}
 
     def row_keys(self, spec: AggregateSpec, node: OperatorNode) -> tuple[str, ...]:
         """Return key and window."""
@@ -87,6 +102,13 @@ def _grouped(windowed: WindowedRows, groups: Sequence[str], results: dict[str, s
     grouped = windowed.rows.groupBy(*columns).agg(*(f.expr(sql).alias(name) for name, sql in results.items()))
     # Without groups Spark answers for no rows too.
     return grouped if groups else grouped.filter(f"{quoted(ROWS)} > 0")
+
+
+def _by_operator(spec: AggregateSpec, frame: Frame) -> bool:
+    """Return whether our own operator computes it, over all rows of a key."""
+    counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
+    users = any(call.user is not None for _, call in spec.aggregates)
+    return users or (counts and unordered(frame.schema.fields) is not None)
 
 
 def _waits(spec: AggregateSpec) -> Waits | None:

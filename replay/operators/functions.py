@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Emission, Operator
@@ -25,8 +26,9 @@ from penstock.model.job_graph import (
 from penstock.model.schema import StreamSchema
 from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.operators.running import operator_context
+from penstock.replay.sample_columns import KEEP, KEEP_FIELDS
 from penstock.replay.spark_form import SparkForm
-from penstock.replay.spark_types import from_spark_batch, spark_schema, to_spark_batch
+from penstock.replay.spark_types import from_spark_batch, quoted_name, spark_schema, to_spark_batch
 
 FunctionSpec = RowFunctionSpec | BatchFunctionSpec | AsyncFunctionSpec
 
@@ -39,6 +41,11 @@ class FunctionForm(SparkForm[FunctionSpec]):
     def __init__(self, spec: type[FunctionSpec]) -> None:
         """Call the functions of this kind of operator."""
         self.spec = spec
+        self.carries = True
+
+    def hidden(self, spec: FunctionSpec, inputs: Sequence[Frame], context: ReplayContext) -> pa.Schema:
+        """Return the keep rates of the input: what a function makes of a row was kept as the row was."""
+        return pa.schema([field for field in inputs[0].hidden if field.name == KEEP])
 
     def compile(self, spec: FunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Call it.
@@ -60,7 +67,25 @@ def _called(spec: FunctionSpec, node: OperatorNode, frame: Frame) -> Rows:
     schema = StreamSchema(frame.schema.fields, frame.schema.time)
     make_operator(spec, [schema], node.name)
     fields = node.outputs[MAIN].fields
-    return {MAIN: frame.rows.mapInArrow(_runner(spec, schema, node.name), spark_schema(fields))}
+    weighted = KEEP in frame.hidden.names
+    rows = frame.rows.select(*map(quoted_name, [*schema.fields.names, *([KEEP] if weighted else [])]))
+    output = pa.schema([*fields, *(KEEP_FIELDS if weighted else ())])
+    run = _runner(spec, schema, node.name)
+    return {MAIN: rows.mapInArrow(_by_rate(run) if weighted else run, spark_schema(output))}
+
+
+def _by_rate(run: Callable[[Batches], Iterator[pa.RecordBatch]]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return a function that is given rows of one keep rate at a time, and adds it to what comes of them."""
+
+    def run_by_rate(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rates = batch.column(KEEP)
+            for rate in rates.unique():
+                rows = batch.filter(pc.equal(rates, rate)).drop_columns([KEEP])
+                for result in run([rows]):
+                    yield result.append_column(KEEP_FIELDS.field(0), pa.repeat(rate, result.num_rows))
+
+    return run_by_rate
 
 
 def _runner(spec: FunctionSpec, schema: StreamSchema, name: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

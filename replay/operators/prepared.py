@@ -37,7 +37,7 @@ AT = "$at"
 
 def computed(frame: Frame, columns: Iterable[tuple[str, Expr]], operator: str) -> DataFrame:
     """Return the rows for which all these expressions have an answer, with it in further columns."""
-    return with_columns(frame.rows, frame.schema.fields, list(columns), operator)
+    return with_columns(frame.rows, frame.fields, list(columns), operator)
 
 
 def with_times(rows: DataFrame, schema: StreamSchema, name: str = AT) -> DataFrame:

@@ -39,14 +39,16 @@ def line(start: int, stop: int, partition: int = 0, topic: str = "t") -> str:
 
 def log_of(path: Path, text: str) -> OffsetLog:
     path.write_text(text)
-    return read_offset_log(path)
+    log = read_offset_log(path)
+    assert isinstance(log, OffsetLog)
+    return log
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "line 1: the line is empty"),
-        ('{"version": 2, "topics": []}', "line 1: the log is of version 2, but this Penstock reads 1"),
+        ('{"version": 3, "topics": []}', "line 1: the log is of version 3, but this Penstock reads 1 and 2"),
         (line(0, 1), "line 1: the line is to be an object with the fields version, topics, and no others"),
         (HEAD + line(0, 5) + "\n" + line(5, 6), "line 3: the line is empty"),
         (HEAD + line(0, 5) + line(5, 9)[:-9], "line 3: this is no JSON (Expecting property"),
