@@ -72,7 +72,14 @@ class ObjectColumn:
     size: Any
 
 
-ColumnSpec = FixedColumn | TextColumn | BagColumn | ObjectColumn
+@dataclass(frozen=True, slots=True)
+class VectorColumn:
+    """A column of ``width`` doubles a cell that few jobs ever write: it takes no memory and no time before."""
+
+    width: int
+
+
+ColumnSpec = FixedColumn | TextColumn | BagColumn | ObjectColumn | VectorColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +170,9 @@ class KeyedTable(Protocol):
     def objects(self, column: str) -> list[Any]:
         """Return the list of an `ObjectColumn` column, indexed by slot; None where nothing was stored."""
 
+    def vectors(self, column: str) -> "VectorCells":
+        """Return the cells of a `VectorColumn` column."""
+
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""
 
@@ -217,6 +227,21 @@ class TextCells(Protocol):
 
         Raises:
             StateBudgetError: there is no room for the values; nothing was stored.
+        """
+
+
+class VectorCells(Protocol):
+    """The cells of one `VectorColumn` column."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any vector may be other than zero."""
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the vectors, one row by slot, to be written through as `KeyedTable.array`; from now on they are used.
+
+        Raises:
+            StateBudgetError: there is no room for them; nothing was allocated.
         """
 
 

@@ -6,7 +6,7 @@ quantiles), and ``count()`` of rows is the hidden count that tells an operator w
 empty.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,14 +15,16 @@ import pyarrow as pa
 from penstock.engine.accumulators.arrays import NO_SIGNS, Rows, build
 from penstock.engine.accumulators.bags import DISTINCT, MOST_LANES, CountDistinct, count_distinct
 from penstock.engine.accumulators.cells import Accumulator, Cells
+from penstock.engine.accumulators.estimates import Estimates, Sample
 from penstock.engine.accumulators.registry import make_accumulator
+from penstock.engine.accumulators.weighted_part import WEIGHTED, WeightedPart
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
 from penstock.engine.kernels.running_totals import scan_counts
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots
+from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots, VectorColumn
 
 ROWS = "rows"
 """The hidden column: the sum of the weights of all rows of a group, whatever their values and
@@ -34,7 +36,8 @@ class Aggregation:
     """The state and results of the aggregates of one operator.
 
     ``input_types[j]`` are the types of the inputs of ``calls[j]``; ``updating`` says that rows can
-    be retracted. Without ``sharing`` every aggregate has state of its own.
+    be retracted. Without ``sharing`` every aggregate has state of its own. ``sample`` says what results tell of rows
+    that were shed.
 
     Raises:
         ExpressionError: an aggregate does not take its inputs.
@@ -49,6 +52,7 @@ class Aggregation:
         input_types: Sequence[Sequence[pa.DataType]],
         updating: bool = False,
         sharing: bool = True,
+        sample: Sample = Sample.UNKNOWN,
     ) -> None:
         self.operator = operator
         self.names = tuple(names)
@@ -69,6 +73,11 @@ class Aggregation:
         for members in self.lanes.values():
             for lane, index in enumerate(members):
                 self.accumulators[index] = count_distinct(input_types[index][0], updating, len(members), lane)
+        self.estimates: Estimates | None = None
+        """The weighted part; None: results say nothing of rows that were shed."""
+        if sample is not Sample.UNKNOWN:
+            types = [accumulator.result_type for accumulator in self.accumulators]
+            self.estimates = Estimates.of(calls, types, self.owners, sample is Sample.ESTIMATED)
 
     def columns(self) -> dict[str, ColumnSpec]:
         """Return the state columns for a `TableSpec`: ``rows``, then ``a0.`` ... of the first
@@ -78,10 +87,12 @@ class Aggregation:
         for index in self.distinct():
             prefix = _prefix(index)
             columns |= {prefix + name: spec for name, spec in self.accumulators[index].columns.items()}
+        if self.estimates is not None:
+            columns[WEIGHTED] = VectorColumn(self.estimates.width)
         return columns
 
     def fields(self) -> list[pa.Field]:
-        """Return the result fields, in the order of the calls."""
+        """Return the result fields, in the order of the calls, without those that say how good they are."""
         pairs = zip(self.names, self.accumulators, strict=True)
         return [pa.field(name, accumulator.result_type) for name, accumulator in pairs]
 
@@ -132,6 +143,7 @@ class BoundAggregation:
             None if owner is None else accumulator.cells(table, _prefix(owner))
             for accumulator, owner in zip(aggregation.accumulators, aggregation.owners, strict=True)
         ]
+        self._weighted = None if aggregation.estimates is None else WeightedPart(aggregation.estimates, table)
         self._owned = [(index, cells) for index in aggregation.distinct() if (cells := self._cells[index]) is not None]
 
     def reset(self, slots: Slots) -> None:
@@ -151,9 +163,14 @@ class BoundAggregation:
         Raises:
             UserError: a user-defined aggregate raised.
         """
+        weighted: Collection[int] = ()
+        if self._weighted is not None and not rows.are_exact:
+            weighted = self._weighted.update(rows, values, where)
         weights = NO_SIGNS if rows.weights is None else read_only(rows.weights)
         add_counts(read_only(rows.slots), weights, self._table.array(ROWS))
         for index, cells in self._owned:
+            if index in weighted:
+                continue
             with self._named(index):
                 if isinstance(cells, CountDistinct) and index in self._aggregation.lanes:
                     filters = [where[member] for member in self._aggregation.lanes[index]]
@@ -173,6 +190,8 @@ class BoundAggregation:
         for (index, mine), (_, theirs) in zip(self._owned, other._owned, strict=True):
             with self._named(index):
                 mine.absorb(into, theirs, slots)
+        if self._weighted is not None and other._weighted is not None:
+            self._weighted.absorb(into, other._weighted, slots)
 
     def scan(self, slots: Slots, places: Ints) -> None:
         """Let every slot absorb the slots of its run before it; see `Cells.scan`."""
@@ -180,6 +199,8 @@ class BoundAggregation:
         for index, cells in self._owned:
             with self._named(index):
                 cells.scan(slots, places)
+        if self._weighted is not None:
+            self._weighted.scan(slots, places)
 
     def follow(
         self,
@@ -205,7 +226,7 @@ class BoundAggregation:
         return counts
 
     def results(self, slots: Slots) -> list[pa.Array]:
-        """Return every aggregate's results for these slots.
+        """Return every aggregate's results for these slots, and behind them what says how good they are.
 
         Raises:
             NumericOverflowError: a result does not fit its type.
@@ -218,7 +239,9 @@ class BoundAggregation:
             else:
                 with self._named(index):
                     results.append(cells.result(slots))
-        return results
+        if self._weighted is None:
+            return results
+        return self._weighted.results(slots, results, self.row_counts(slots), self._cells, self._named)
 
     @contextmanager
     def _named(self, index: int) -> Iterator[None]:

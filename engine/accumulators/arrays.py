@@ -27,12 +27,32 @@ class Rows:
     """The rows of one batch as accumulators see them, one entry per row in every array.
 
     ``slots``: the group of each row; -1 leaves the row out. ``weights``: +1 or -1 of a changelog (None: all +1).
-    ``times_us``: event times (None: unknown).
+    ``times_us``: event times (None: unknown). ``keep``: the rate at which all of them were kept, see `Batch.keep`.
+    ``quality``: of rows that are results themselves and not all exact (None: they are).
     """
 
     slots: Slots
     weights: Signs | None = None
     times_us: Ints | None = None
+    keep: float = 1.0
+    quality: "RowQuality | None" = None
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether nothing was shed, neither of these rows nor of what they are results of."""
+        return self.keep == 1.0 and self.quality is None
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuality:
+    """How good rows are that are results themselves: 1 - accuracy, and 1 where it is above 0 or the row is biased."""
+
+    missing: NDArray[np.float64]
+    flaws: NDArray[np.float64]
+
+    def take(self, rows: Ints) -> "RowQuality":
+        """Return these rows; they may repeat."""
+        return RowQuality(self.missing[rows], self.flaws[rows])
 
 
 NO_SIGNS: Signs = read_only(np.zeros(0, np.int8))

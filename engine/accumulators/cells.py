@@ -106,6 +106,14 @@ class Cells(ABC):
         places[order] = np.arange(len(order))
         return pa.concat_arrays(results).take(pa.array(places))
 
+    def exact_part(self, slots: Slots) -> tuple[NDArray[np.float64], Ints]:
+        """Return sums (of counts: counts) and numbers of values, for aggregates that have an estimator.
+
+        Raises:
+            BugError: this one has none.
+        """
+        raise BugError(f"{type(self).__name__} was asked for an estimate; please report it")
+
     def array(self, name: str) -> NDArray[Any]:
         """Return the array of one of my fixed columns, as it is now."""
         return self.table.array(self.prefix + name)

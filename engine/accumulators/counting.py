@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import Rows, build, signs_of
 from penstock.engine.accumulators.cells import Accumulator, Cells
@@ -32,6 +33,11 @@ class CountCells(Cells):
     def scan(self, slots: Slots, places: Ints) -> None:
         """Add up in one pass."""
         scan_counts(read_only(slots), read_only(places), self.array("count"))
+
+    def exact_part(self, slots: Slots) -> tuple[NDArray[np.float64], Ints]:
+        """Return the counts twice."""
+        counts = np.maximum(self.array("count")[slots], 0)
+        return counts.astype(np.float64), counts
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the counts; never below zero."""

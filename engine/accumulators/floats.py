@@ -77,6 +77,10 @@ class FloatSum(Cells):
         """Return the sums."""
         return build(pa.float64(), self.totals(slots), self.array("count")[slots] > 0)
 
+    def exact_part(self, slots: Slots) -> tuple[NDArray[np.float64], Ints]:
+        """Return the sums and the numbers of values."""
+        return self.totals(slots), self.array("count")[slots]
+
     def totals(self, slots: Slots) -> NDArray[np.float64]:
         """Return the sums as doubles, 0 for empty groups."""
         sums: NDArray[np.float64] = self.array("sum")[slots]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
+from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import (
     NO_SIGNS,
@@ -45,7 +46,7 @@ def integer_mean() -> Accumulator:
 def decimal_sum(kind: pa.DataType) -> Accumulator:
     """Sum decimal(p, s) to decimal(38, s)."""
     result_type = pa.decimal128(38, kind.scale)
-    return _accumulator(_WIDE, result_type, lambda table, prefix: DecimalSum(table, prefix, result_type))
+    return _accumulator(_WIDE, result_type, lambda table, prefix: DecimalSum(table, prefix, result_type, kind.scale))
 
 
 def decimal_mean(kind: pa.DataType) -> Accumulator:
@@ -103,6 +104,11 @@ class IntegerSum(Cells):
             raise NumericOverflowError("the sum does not fit in 64 bits; cast its input to decimal or double")
         return build(self.result_type, self.array("sum")[slots], valid)
 
+    def exact_part(self, slots: Slots) -> tuple[NDArray[np.float64], Ints]:
+        """Return the sums and the numbers of values."""
+        total = self.array("wraps")[slots] * 2.0**64 + self.array("sum")[slots]
+        return total, self.array("count")[slots]
+
     def _add(self, slots: Slots, signs: Signs, words: Words, unit: int) -> None:
         add_integers(slots, signs, words, unit, self.array("sum"), self.array("wraps"), self.array("count"))
 
@@ -112,17 +118,17 @@ class IntegerMean(IntegerSum):
 
     def result(self, slots: Slots) -> pa.Array:
         """Return sum / count."""
-        counts = self.array("count")[slots]
-        total = self.array("wraps")[slots] * 2.0**64 + self.array("sum")[slots]
+        total, counts = self.exact_part(slots)
         return build(self.result_type, total / np.maximum(counts, 1), counts > 0)
 
 
 class DecimalSum(Cells):
     """(high, low) + wraps * 2**128 over ``count`` values, in units of the last digit."""
 
-    def __init__(self, table: KeyedTable, prefix: str, result_type: pa.DataType) -> None:
+    def __init__(self, table: KeyedTable, prefix: str, result_type: pa.DataType, scale: int) -> None:
         super().__init__(table, prefix)
         self.result_type = result_type
+        self.scale = scale
 
     def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values, signed by weight."""
@@ -154,6 +160,20 @@ class DecimalSum(Cells):
         words[1::2] = self.array("high")[slots]
         return words
 
+    def exact_part(self, slots: Slots) -> tuple[NDArray[np.float64], Ints]:
+        """Return the sums, each the nearest double, and the numbers of values."""
+        total, counts = self.units(slots)
+        return total / 10.0**self.scale, counts
+
+    def units(self, slots: Slots) -> tuple[NDArray[np.float64], Ints]:
+        """Return the sums in units of the last digit, as doubles, and the numbers of values."""
+        low, high = self.array("low")[slots], self.array("high")[slots]
+        negative = high < 0  # as a sum of words, a small negative number would cancel
+        size_low = np.where(negative, -low, low).view(np.uint64)
+        size_high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
+        size = size_high * 2.0**64 + size_low
+        return np.where(negative, -size, size) + self.array("wraps")[slots] * 2.0**128, self.array("count")[slots]
+
     def _add(self, slots: Slots, signs: Signs, words: Words, unit: int) -> None:
         low, high, wraps, counts = (self.array(name) for name in ("low", "high", "wraps", "count"))
         add_wide(slots, signs, words, unit, low, high, wraps, counts)
@@ -162,19 +182,9 @@ class DecimalSum(Cells):
 class DecimalMean(DecimalSum):
     """The same state, divided."""
 
-    def __init__(self, table: KeyedTable, prefix: str, result_type: pa.DataType, scale: int) -> None:
-        super().__init__(table, prefix, result_type)
-        self.scale = scale
-
     def result(self, slots: Slots) -> pa.Array:
         """Return sum / count."""
-        counts = self.array("count")[slots]
-        low, high = self.array("low")[slots], self.array("high")[slots]
-        negative = high < 0  # as a sum of words, a small negative number would cancel
-        size_low = np.where(negative, -low, low).view(np.uint64)
-        size_high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
-        size = size_high * 2.0**64 + size_low
-        total = np.where(negative, -size, size) + self.array("wraps")[slots] * 2.0**128
+        total, counts = self.units(slots)
         return build(self.result_type, total / (np.maximum(counts, 1) * 10.0**self.scale), counts > 0)
 
 

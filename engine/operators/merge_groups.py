@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import FixedColumn, Slots, StateStore, TableSpec
+from penstock.state.store import FixedColumn, Slots, StateStore, TableSpec, VectorColumn
 
 _NONE: Slots = np.zeros(0, np.int64)
 
@@ -17,7 +17,8 @@ class ScratchGroups:
         """Open the table ``name``."""
         columns = aggregation.columns()
         self._fixed = [name for name, spec in columns.items() if isinstance(spec, FixedColumn)]
-        self._only_fixed = len(self._fixed) == len(columns)
+        self._vectors = [name for name, spec in columns.items() if isinstance(spec, VectorColumn)]
+        self._only_fixed = len(self._fixed) + len(self._vectors) == len(columns)
         self._table = store.table(TableSpec(name, (pa.int64(),), columns, lasting=False))
         self._codec = KeyCodec([pa.int64()])
         self._slots = _NONE
@@ -37,6 +38,9 @@ class ScratchGroups:
         slots = self._slots[:count]
         for name in self._fixed:
             self._table.array(name)[slice(count) if self._dense else slots] = 0
+        for name in self._vectors:
+            if (vectors := self._table.vectors(name)).is_used:
+                vectors.rows()[slice(count) if self._dense else slots] = 0.0
         self.cells.reset(slots)
         return slots
 

@@ -22,6 +22,7 @@ from penstock.state.store import (
     TableSpec,
     TableStatistics,
     TextCells,
+    VectorCells,
 )
 from penstock.state.tables.bag_cells import MemoryBagCells
 from penstock.state.tables.budget import Account, Budget
@@ -31,6 +32,7 @@ from penstock.state.tables.memory_columns import Column, MemoryFixedColumn, Memo
 from penstock.state.tables.prefix_lists import PrefixLists
 from penstock.state.tables.row_log import MemoryRowLog
 from penstock.state.tables.text_cells import MemoryTextCells
+from penstock.state.tables.vector_cells import MemoryVectorCells
 
 C = TypeVar("C")
 
@@ -228,6 +230,10 @@ class MemoryTable(KeyedTable):
     def objects(self, column: str) -> list[Any]:
         """Return the list of an `ObjectColumn`, indexed by slot."""
         return self._column(column, MemoryObjectColumn).objects
+
+    def vectors(self, column: str) -> VectorCells:
+        """Return the cells of a `VectorColumn`."""
+        return self._column(column, MemoryVectorCells)
 
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""

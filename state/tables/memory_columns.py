@@ -1,4 +1,4 @@
-"""`FixedColumn` and `ObjectColumn` columns in memory; text and bags have files of their own."""
+"""`FixedColumn` and `ObjectColumn` columns in memory; text, bags and vectors have files of their own."""
 
 from typing import Any, Protocol
 
@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.state.store import BagColumn, ColumnSpec, FixedColumn, ObjectColumn, Slots, TextColumn
+from penstock.state.store import BagColumn, ColumnSpec, FixedColumn, ObjectColumn, Slots, TextColumn, VectorColumn
 from penstock.state.tables.bag_cells import MemoryBagCells
 from penstock.state.tables.budget import Account
 from penstock.state.tables.text_cells import MemoryTextCells
+from penstock.state.tables.vector_cells import MemoryVectorCells
 
 
 class Column(Protocol):
@@ -37,6 +38,8 @@ def new_column(spec: ColumnSpec, account: Account) -> Column:
             return MemoryTextCells(type_, account)
         case BagColumn(type_, lanes, counted):
             return MemoryBagCells(type_, account, lanes, counted)
+        case VectorColumn(width):
+            return MemoryVectorCells(width, account)
         case ObjectColumn():
             return MemoryObjectColumn(spec, account)
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
-from penstock.engine.accumulators.arrays import Rows
+from penstock.engine.accumulators.arrays import RowQuality, Rows
 from penstock.engine.core.contract import OperatorContext
+from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.expressions.values import bits
@@ -22,6 +23,7 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec, Keys
+from penstock.model.result_columns import ACCURACY, BIASED
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
@@ -71,13 +73,18 @@ class AggregateInput(RowInput):
         super().__init__([], spec.keys, spec.aggregates, schema, name)
         self._codec = KeyCodec(key_types)
         self._changelog = schema.changelog
+        self._of_results = spec.estimates and ACCURACY in schema.fields.names
 
-    def evaluate(self, context: OperatorContext, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
+    def evaluate(self, context: OperatorContext, batch: Batch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
         """Return the rows that could be evaluated and what came out; None if there are none."""
-        rows, columns = self._computed(context, rows)
+        rows, columns = self._computed(context, batch.rows)
         if columns is None:
             return rows, None
-        return rows, EvaluatedRows(self, rows.num_rows, columns, weights_of(rows) if self._changelog else None)
+        weights = weights_of(rows) if self._changelog else None
+        evaluated = EvaluatedRows(self, rows.num_rows, columns, weights, batch.keep)
+        if self._of_results:
+            evaluated.quality = quality_of(rows)
+        return rows, evaluated
 
     def times_us(self, rows: pa.RecordBatch) -> Ints | None:
         """Return the rows' event times, None when the input has none."""
@@ -97,7 +104,7 @@ class AggregateInput(RowInput):
 class EvaluatedRows:
     """The columns computed from some rows."""
 
-    __slots__ = ("_columns", "_input", "count", "weights")
+    __slots__ = ("_columns", "_input", "count", "keep", "quality", "weights")
 
     def __init__(
         self,
@@ -105,11 +112,15 @@ class EvaluatedRows:
         count: int,
         columns: Sequence[pa.Array],
         weights: NDArray[np.int8] | None,
+        keep: float = 1.0,
+        quality: RowQuality | None = None,
     ) -> None:
         self._input = input
         self._columns = columns
         self.count = count
         self.weights = weights
+        self.keep = keep
+        self.quality = quality
 
     def keys(self, *leading: pa.Array) -> KeyBatch:
         """Return the rows' keys, encoded; ``leading`` are the key columns that the operator adds in front."""
@@ -120,11 +131,12 @@ class EvaluatedRows:
         indices = pa.array(rows)
         columns = [column.take(indices) for column in self._columns]
         weights = None if self.weights is None else self.weights[rows]
-        return EvaluatedRows(self._input, len(rows), columns, weights)
+        quality = None if self.quality is None else self.quality.take(rows)
+        return EvaluatedRows(self._input, len(rows), columns, weights, self.keep, quality)
 
     def fold(self, slots: Slots, times_us: Ints | None, into: BoundAggregation) -> None:
         """Update the aggregates of each row's slot (-1: leave the row out)."""
-        self._input.fold(self._columns, Rows(slots, self.weights, times_us), into)
+        self._input.fold(self._columns, Rows(slots, self.weights, times_us, self.keep, self.quality), into)
 
     def add_to_checksums(self, table: KeyedTable, slots: Slots, times_us: Ints | None) -> None:
         """Fold the rows of a changelog into the checksums of their slots."""
@@ -139,6 +151,13 @@ def place_of(expressions: list[Expr], expression: Expr) -> int:
             return index
     expressions.append(expression)
     return len(expressions) - 1
+
+
+def quality_of(rows: pa.RecordBatch) -> RowQuality | None:
+    """Return how good rows are that carry the columns of results; None: all of them are exact."""
+    missing = 1.0 - rows.column(ACCURACY).to_numpy()
+    flaws = bits(rows.column(BIASED)) | (missing > 0.0)
+    return RowQuality(missing, flaws.astype(np.float64)) if flaws.any() else None
 
 
 def mask_of(column: pa.Array) -> Mask:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
+from penstock.engine.accumulators.estimates import Sample
 from penstock.engine.core.event_time import bounds_type, time_type
 from penstock.engine.expressions.compiler import infer_type
-from penstock.engine.operators.aggregates.estimate_schema import estimate_fields, exact_columns
+from penstock.engine.operators.aggregates.estimate_schema import estimate_fields
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
@@ -32,7 +33,6 @@ class AggregatePlan:
     ``timed`` says that aggregates look at rows' event times, ``retracting`` that rows can be taken back.
     """
 
-    spec: AggregateSpec
     key_types: tuple[pa.DataType, ...]
     aggregation: Aggregation
     bounds: pa.TimestampType | None
@@ -42,16 +42,14 @@ class AggregatePlan:
 
     def rows(self, grouped: Sequence[pa.Array], results: Sequence[pa.Array]) -> pa.RecordBatch:
         """Put result rows together: keys and bounds by which rows are ``grouped``, then what was computed of them."""
-        columns = [*grouped, *results]
-        if self.spec.estimates:
-            columns += exact_columns(self.spec, results, len(columns[0]))
-        return pa.RecordBatch.from_arrays(columns, schema=self.output.fields)
+        return pa.RecordBatch.from_arrays([*grouped, *results], schema=self.output.fields)
 
 
 def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> AggregatePlan:
     """Check an aggregate against its input; its output has keys, `WINDOW_COLUMNS` with a window, and aggregates.
 
-    With estimates, `estimate_fields` follow.
+    With ``estimates`` come, for each aggregate that can have an interval, its low and high end and whether that is
+    certified; then accuracy and biased (`model.result_columns`).
 
     A final window in event time gives an append-only stream whose event time is the window's last microsecond; a
     final window in processing time has none, nor has a `Global` window, which has no bounds to show either. Everything
@@ -75,7 +73,7 @@ def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggr
     time = TimeColumn(WINDOW_COLUMNS[1], -1) if event else None
     output = StreamSchema(pa.schema(fields), time, changelog=not final)
     by_time = any(call.function in _BY_TIME for call in aggregation.calls)
-    return AggregatePlan(spec, key_types, aggregation, bounds, output, by_time, schema.changelog)
+    return AggregatePlan(key_types, aggregation, bounds, output, by_time, schema.changelog)
 
 
 def window_bounds_type(windowing: Windowing, schema: StreamSchema, name: str) -> pa.TimestampType | None:
@@ -153,7 +151,15 @@ def _aggregation(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggreg
             time_type(schema, name)
     names = [column for column, _ in spec.aggregates]
     calls = [call for _, call in spec.aggregates]
-    return Aggregation(name, names, calls, input_types, updating=schema.changelog)
+    return Aggregation(name, names, calls, input_types, updating=schema.changelog, sample=_sample(spec))
+
+
+def _sample(spec: AggregateSpec) -> Sample:
+    """Return what results tell of shed rows: where windows follow from rows, values stay those of the kept rows."""
+    if not spec.estimates:
+        return Sample.UNKNOWN
+    from_rows = spec.windowing is not None and isinstance(spec.windowing.window, Session | Count)
+    return Sample.MEASURED if from_rows else Sample.ESTIMATED
 
 
 def _check_names(keys: list[str], shown: tuple[str, ...], aggregates: tuple[str, ...], name: str) -> None:

@@ -105,7 +105,7 @@ class CountWindowAggregate(OrderedAggregate):
 
     def _fold(self, ordered: pa.RecordBatch) -> Iterator[Emission]:
         """Give rows, in order of time, to the windows of their keys, and emit those that are now full."""
-        rows, evaluated = self._input.evaluate(self.context, ordered)
+        rows, evaluated = self._input.evaluate(self.context, Batch(ordered))
         self.context.counters.folded -= ordered.num_rows - rows.num_rows
         if evaluated is None:
             return

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
+from penstock.engine.accumulators.estimates import ESTIMATED
 from penstock.model.aggregates import AggregateCall
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.result_columns import ACCURACY, BIASED, certified_of, high_of, low_of
 from penstock.model.windows import Count, Session
-
-ESTIMATED = ("count", "sum", "mean")
-"""Aggregates for whose values of all rows the kept rows have an unbiased estimate and an interval."""
 
 QUALITY_FIELDS = (
     pa.field(ACCURACY, pa.float64(), nullable=False),
@@ -41,13 +38,3 @@ def estimate_fields(spec: AggregateSpec, results: Sequence[pa.Field]) -> list[pa
             ends = (pa.field(low_of(name), result.type), pa.field(high_of(name), result.type))
             fields += [*ends, pa.field(certified_of(name), pa.bool_())]
     return [*fields, *QUALITY_FIELDS]
-
-
-def exact_columns(spec: AggregateSpec, results: Sequence[pa.Array], rows: int) -> list[pa.Array]:
-    """Return the columns of `estimate_fields` for results of which no row was shed: the value is both ends."""
-    columns: list[pa.Array] = []
-    for (_, call), result in zip(spec.aggregates, results, strict=True):
-        if has_interval(spec, call):
-            certified = pa.array(np.ones(rows, np.bool_), mask=np.asarray(result.is_null()))
-            columns += [result, result, certified]
-    return [*columns, pa.array(np.ones(rows)), pa.array(np.zeros(rows, np.bool_))]

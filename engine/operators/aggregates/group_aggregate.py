@@ -74,7 +74,7 @@ class GroupAggregate(UpdatingWindows):
         self.context.counters.rows_in += batch.rows.num_rows
         if self._by_clock:
             yield from self._advance(self._clock.now_us())
-        rows, evaluated = self._input.evaluate(self.context, batch.rows)
+        rows, evaluated = self._input.evaluate(self.context, batch)
         if evaluated is None:
             return
         if self._windows is None:

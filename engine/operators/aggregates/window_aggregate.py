@@ -61,7 +61,7 @@ class WindowAggregate(ClockedWindows):
         self._ingest_ns = batch.ingest_ns
         if self._by_clock:
             yield from self._advance(self._clock.now_us())
-        rows, evaluated = self._input.evaluate(self.context, batch.rows)
+        rows, evaluated = self._input.evaluate(self.context, batch)
         if evaluated is None:
             return
         at_us, times_us = self._times(rows)

@@ -1,0 +1,222 @@
+"""The results of aggregates over a sample: values for all rows, their intervals, and how good a result is.
+
+`Aggregation` has one `Estimates` if its results carry the columns of `result_columns`; see docs/design/weights.md.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.intervals import MIN_ROWS, Interval, Moments, binomial, central, interval
+from penstock.engine.accumulators.typed_estimates import typed, typed_ends
+from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, FLAWED, HEADER, MISSING, Block
+from penstock.model.aggregates import AggregateCall
+from penstock.state.keys.arrays import Ints, Mask
+
+Doubles = NDArray[np.float64]
+
+ESTIMATED = ("count", "sum", "mean")
+"""The functions that have an estimator for all rows; every other one answers for the kept rows alone."""
+
+
+class Sample(Enum):
+    """What the results of an aggregation tell of rows that were shed."""
+
+    UNKNOWN = "unknown"
+    """Nothing: they have no such columns."""
+
+    MEASURED = "measured"
+    """How many there were: values are those of the kept rows."""
+
+    ESTIMATED = "estimated"
+    """Values for all rows, with intervals, where aggregates have an estimator."""
+
+
+Exact = Callable[[], tuple[Doubles, Ints]]
+"""Returns the sums (of counts: the counts) of the rows of keep 1, and how many these are, of the slots in question."""
+
+Named = Callable[[int], AbstractContextManager[None]]
+"""Adds to errors of what runs in it which aggregate it was for, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """The weighted blocks of an aggregation's vector: ``blocks`` by aggregate, None where there is no estimator."""
+
+    functions: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    blocks: tuple[Block | None, ...]
+
+    @classmethod
+    def of(
+        cls,
+        calls: Sequence[AggregateCall],
+        types: Sequence[pa.DataType],
+        owners: Sequence[int | None],
+        weighted: bool,
+    ) -> "Estimates":
+        """Lay out the vector: aggregates that share exact state share a block; ``weighted`` False: none has one."""
+        start = HEADER
+        owned: dict[int, Block] = {}
+        blocks: list[Block | None] = []
+        for call, owner in zip(calls, owners, strict=True):
+            if not weighted or call.function not in ESTIMATED:
+                blocks.append(None)
+            elif owner is None:
+                blocks.append(ALL_ROWS)
+            else:
+                if owner not in owned:
+                    owned[owner] = Block(start, call.function != "count")
+                    start = owned[owner].end
+                blocks.append(owned[owner])
+        return cls(tuple(call.function for call in calls), tuple(types), tuple(blocks))
+
+    @property
+    def width(self) -> int:
+        """The length of the vector."""
+        return max([HEADER, *(block.end for block in self.blocks if block is not None)])
+
+    @property
+    def has_raw(self) -> bool:
+        """Whether an aggregate, or all of it, answers for the kept rows alone."""
+        return not self.blocks or None in self.blocks
+
+    def exact(self, values: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """Return values and the columns behind them where nothing was shed."""
+        yes = pa.repeat(pa.scalar(True), rows)
+        behind = []
+        for value, block in zip(values, self.blocks, strict=True):
+            if block is not None:
+                known = pc.if_else(value.is_valid(), True, None) if value.null_count else yes
+                behind += [value, value, known]
+        return [*values, *behind, pa.repeat(pa.scalar(1.0), rows), pa.repeat(pa.scalar(False), rows)]
+
+    def results(
+        self,
+        values: Sequence[pa.Array],
+        vectors: Doubles,
+        row_counts: Ints,
+        exacts: Sequence[Exact],
+        named: Named,
+    ) -> list[pa.Array]:
+        """Return values for all rows and the columns behind them.
+
+        ``values``: those of the exact part (raw where there is no estimator); ``vectors``: the weighted part, a row a
+        group; ``row_counts``: the kept rows of each; ``named`` adds to errors which aggregate it was.
+
+        Raises:
+            NumericOverflowError: a value does not fit its type.
+        """
+        sample = _Sample(vectors, row_counts)
+        if not sample.shed.any() and not sample.flawed.any():
+            return self.exact(values, len(row_counts))
+        estimated: list[pa.Array] = []
+        behind: list[pa.Array] = []
+        for index, (value, kind, function, block) in enumerate(
+            zip(values, self.types, self.functions, self.blocks, strict=True)
+        ):
+            if block is None:
+                estimated.append(value)
+                continue
+            moments = _BlockMoments(vectors[:, block.start : block.end], *exacts[index]())
+            numbers, present = moments.values(function)
+            with named(index):
+                shown = _instead(value, typed(numbers, kind, present & sample.shed), sample.shed)
+            estimated.append(shown)
+            behind += _ends(shown, sample.interval(function, numbers, moments), sample, kind)
+        biased = sample.flawed | (sample.shed if self.has_raw else False)
+        return [*estimated, *behind, pa.array(sample.accuracy()), pa.array(biased)]
+
+
+class _Sample:
+    """What is known of the rows of each group, whatever their values."""
+
+    def __init__(self, vectors: Doubles, row_counts: Ints) -> None:
+        self._n, self._weights, self._s = (vectors[:, ALL_ROWS.start + place] for place in range(3))
+        self._missing = vectors[:, MISSING]
+        self._rows = row_counts
+        self.shed: Mask = self._n > 0
+        self.flawed: Mask = vectors[:, FLAWED] > 0
+
+    def accuracy(self) -> Doubles:
+        """Return the share of rows that took part, times the mean accuracy of those that are results themselves."""
+        rows = np.maximum(self._rows, 1)
+        kept = np.where(self.shed, rows / (rows - self._n + np.where(self.shed, self._weights, self._n)), 1.0)
+        share: Doubles = np.clip(kept * np.where(self.flawed, 1.0 - self._missing / rows, 1.0), 0.0, 1.0)
+        return share
+
+    def interval(self, function: str, value: Doubles, moments: "_BlockMoments") -> Interval:
+        """Return the interval of each group's value."""
+        if function != "count":
+            return interval(value, moments.n, moments.deviations(function, value))
+        ends = interval(value, moments.n, moments.of_rows())
+        few = np.flatnonzero(self.shed & (moments.n < MIN_ROWS) & self._is_even())
+        if few.size:
+            keep = np.clip(self._n[few] / self._weights[few], 1e-9, 1.0 - 1e-9)
+            counted = np.rint(np.maximum(moments.n[few], 0)).astype(np.int64)
+            exact = binomial(counted, keep)
+            ends.low[few], ends.high[few] = exact.low + moments.count[few], exact.high + moments.count[few]
+            ends.valid[few] = ends.certified[few] = True
+        # Rows that were kept are there, whatever the sample says.
+        np.maximum(ends.low, moments.n + moments.count, out=ends.low)
+        return ends
+
+    def _is_even(self) -> Mask:
+        """Return where all rows below keep 1 came at one keep rate."""
+        squares = self._s + self._weights
+        even: Mask = np.abs(self._n * squares - self._weights**2) <= 1e-9 * self._weights**2
+        return even
+
+
+class _BlockMoments:
+    """One aggregate's moments and exact part, an entry a group."""
+
+    def __init__(self, block: Doubles, total: Doubles, count: Ints) -> None:
+        self._block = block
+        self._total = total
+        self.count = count
+        self.n = block[:, 0]
+
+    def values(self, function: str) -> tuple[Doubles, Mask]:
+        """Return the estimates for all rows, and where there is one."""
+        rows = self.count + self._block[:, 1]
+        if function == "count":
+            return rows, np.ones(len(rows), np.bool_)
+        present = (self.count > 0) | (self.n > 0)
+        with np.errstate(all="ignore"):
+            total = self._total + self._block[:, 5]
+            return (total / rows if function == "mean" else total), present
+
+    def of_rows(self) -> Moments:
+        """Return the moments of the number of rows."""
+        s, t, f = (self._block[:, place] for place in (2, 3, 4))
+        return Moments(s, s, t, f)
+
+    def deviations(self, function: str, value: Doubles) -> Moments:
+        """Return the moments of the error of a sum or, linearised, of a mean."""
+        column = self._block.T
+        if function == "sum":
+            return Moments(column[9], column[12], column[13], column[15])
+        s = (column[2], column[6], column[9], column[12])
+        t = (column[3], column[7], column[10], column[13])
+        f = (column[4], column[8], column[11], column[14], column[15])
+        return central(s, t, f, value).about(self.count + self._block[:, 1])
+
+
+def _ends(shown: pa.Array, ends: Interval, sample: _Sample, kind: pa.DataType) -> list[pa.Array]:
+    """Return low, high and certified: the value itself where nothing was shed, null where there is no interval."""
+    ends = ends.where(sample.shed & ~sample.flawed)
+    exact = ~sample.shed & ~sample.flawed
+    low, high = (_instead(end, shown, exact) for end in typed_ends(ends.low, ends.high, kind, ends.valid, shown))
+    return [low, high, pc.if_else(low.is_valid(), pa.array(ends.certified | exact), None)]
+
+
+def _instead(values: pa.Array, others: pa.Array, wanted: Mask) -> pa.Array:
+    """Return the others where wanted, else the values."""
+    return pc.if_else(pa.array(wanted), others, values)

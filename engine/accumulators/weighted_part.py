@@ -1,0 +1,109 @@
+"""The weighted part of an aggregation in one table: what estimates need of rows that stand for others.
+
+It lies beside the exact columns, in a column of vectors that takes nothing before the first batch below keep 1 comes
+(docs/design/weights.md 2).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.arrays import NO_SIGNS, Rows, doubles, integers, signs_of
+from penstock.engine.accumulators.cells import Cells
+from penstock.engine.accumulators.estimates import Estimates, Named
+from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, MISSING
+from penstock.engine.kernels.accumulate_weighted import (
+    add_accuracies,
+    add_vectors,
+    add_weighted_rows,
+    add_weighted_values,
+    scan_vectors,
+)
+from penstock.state.keys.arrays import Ints, Mask, read_only
+from penstock.state.store import KeyedTable, Slots
+
+Doubles = NDArray[np.float64]
+
+WEIGHTED = "weighted"
+"""The hidden column of vectors."""
+
+
+class WeightedPart:
+    """The vectors of one aggregation in one table."""
+
+    def __init__(self, estimates: Estimates, table: KeyedTable) -> None:
+        self._estimates = estimates
+        self._cells = table.vectors(WEIGHTED)
+        blocks = dict.fromkeys(block for block in estimates.blocks if block is not None and block != ALL_ROWS)
+        self._blocks = {estimates.blocks.index(block): block for block in blocks}
+        self._members = frozenset(index for index, block in enumerate(estimates.blocks) if block is not None)
+
+    def update(self, rows: Rows, values: Sequence[Sequence[pa.Array]], where: Sequence[Mask | None]) -> frozenset[int]:
+        """Fold rows in that were kept at a rate below 1 or are no exact results; see `BoundAggregation.update`.
+
+        Returns:
+            The aggregates that have the rows now, and must not have them in their exact part as well.
+
+        Raises:
+            StateBudgetError: there is no room for vectors; nothing was folded.
+        """
+        vectors, slots = self._cells.rows(), read_only(rows.slots)
+        signs = NO_SIGNS if rows.weights is None else read_only(rows.weights)
+        if rows.quality is not None:
+            missing, flaws = read_only(rows.quality.missing), read_only(rows.quality.flaws)
+            add_accuracies(slots, signs, missing, flaws, MISSING, vectors)
+        if rows.keep == 1.0:
+            return frozenset()
+        weight = 1.0 / rows.keep
+        add_weighted_rows(slots, signs, weight, ALL_ROWS.start, vectors)
+        for index, block in self._blocks.items():
+            signs = signs_of(rows, where[index], values[index])
+            if block.of_values:
+                add_weighted_values(slots, signs, _doubles(values[index][0]), weight, block.start, vectors)
+            else:
+                add_weighted_rows(slots, signs, weight, block.start, vectors)
+        return self._members
+
+    def absorb(self, into: Slots, other: "WeightedPart", slots: Slots) -> None:
+        """Add other's slots[i] to my into[i]."""
+        if other._cells.is_used:
+            add_vectors(read_only(into), read_only(slots), other._cells.rows(), self._cells.rows())
+
+    def scan(self, slots: Slots, places: Ints) -> None:
+        """Let every slot absorb the slots of its run before it; see `Cells.scan`."""
+        if self._cells.is_used:
+            scan_vectors(read_only(slots), read_only(places), self._cells.rows())
+
+    def results(
+        self,
+        slots: Slots,
+        values: Sequence[pa.Array],
+        row_counts: Ints,
+        cells: Sequence[Cells | None],
+        named: Named,
+    ) -> list[pa.Array]:
+        """Return values for all rows of these slots, and the columns behind them.
+
+        ``values`` and ``cells`` (None: the rows themselves) are those of the exact part, by aggregate; ``named`` as in
+        `Estimates.results`.
+
+        Raises:
+            NumericOverflowError: a value does not fit its type.
+        """
+        if not self._cells.is_used:
+            return self._estimates.exact(values, len(slots))
+        vectors = self._cells.rows()[slots]
+        counts = np.maximum(row_counts - np.rint(vectors[:, ALL_ROWS.start]).astype(np.int64), 0)
+        rows = counts.astype(np.float64), counts
+        exacts = [(lambda: rows) if item is None else partial(item.exact_part, slots) for item in cells]
+        return self._estimates.results(values, vectors, row_counts, exacts, named)
+
+
+def _doubles(values: pa.Array) -> Doubles:
+    """Return numbers and durations as doubles."""
+    if pa.types.is_duration(values.type):
+        return read_only(integers(values).astype(np.float64))
+    return doubles(values)
