@@ -48,10 +48,17 @@ def aggregate_meanings(
     aggregation: Aggregation, named: Sequence[tuple[str, AggregateCall]], table: str
 ) -> tuple[AggregateMeaning, ...]:
     """Return what accumulators in a table stand for."""
-    pairs = zip(named, aggregation.owners, strict=True)
+    estimates = aggregation.estimates
+    blocks = [None] * len(named) if estimates is None else estimates.blocks
     return tuple(
-        AggregateMeaning(name=name, means=aggregate_words(call), table=table, place=owner)
-        for (name, call), owner in pairs
+        AggregateMeaning(
+            name=name,
+            means=aggregate_words(call),
+            table=table,
+            place=owner,
+            weighted=None if block is None else (block.start, block.end),
+        )
+        for (name, call), owner, block in zip(named, aggregation.owners, blocks, strict=True)
     )
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import ROWS, Aggregation
+from penstock.engine.accumulators.weighted_part import WEIGHTED
 from penstock.engine.operators.over.rows import KEPT_ROWS
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.restore.meaning_changes import same_aggregate
+from penstock.engine.restore.weighted_migration import with_weighted
 from penstock.model.job_graph import OperatorNode
 from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import AggregateMeaning, OperatorMeaning
@@ -53,7 +55,8 @@ def adapt_to(
 
 
 def _laid_out(meaning: OperatorMeaning) -> tuple[object, ...]:
-    return [(item.means, item.table, item.place) for item in meaning.aggregates], meaning.values
+    aggregates = [(item.means, item.table, item.place, item.weighted) for item in meaning.aggregates]
+    return aggregates, meaning.values, meaning.estimates
 
 
 def _in_turn(steps: Sequence[Adapt]) -> Adapt:
@@ -75,7 +78,13 @@ def _aggregates(
     mine = [item for item in now if item.table == table]
     was = [item for item in before if item.table == table]
     matches = {item.name: same_aggregate(item, was, by_name=by_name) for item in mine}
-    return _in_table(table, lambda rows: _with_aggregates(rows, aggregation, mine, was, matches))
+
+    def change(rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = _aggregate_columns(rows, aggregation, mine, was, matches)
+        vectors = with_weighted(rows, aggregation, mine, matches, lossy=by_name)
+        return _with_columns(rows, columns if vectors is None else [*columns, vectors])
+
+    return _in_table(table, change)
 
 
 def _in_table(table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Adapt:
@@ -90,13 +99,14 @@ def _in_table(table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) ->
     return adapt
 
 
-def _with_aggregates(
+def _aggregate_columns(
     rows: pa.RecordBatch,
     aggregation: Aggregation,
     now: Sequence[AggregateMeaning],
     before: Sequence[AggregateMeaning],
     matches: Mapping[str, AggregateMeaning | None],
-) -> pa.RecordBatch:
+) -> list[tuple[pa.Field, pa.Array]]:
+    """Return the columns of the exact part."""
     fresh = _fresh(aggregation, rows.num_rows)
     block = [(rows.schema.field(ROWS), rows.column(ROWS))]
     for place in aggregation.distinct():
@@ -114,6 +124,11 @@ def _with_aggregates(
             if isinstance(spec, BagColumn) and source is not None:
                 cells = _lanes(cells, begun.type, [_lane(matches[item.name], source, before) for item in members])
             block.append((pa.field(name, cells.type), cells))
+    return block
+
+
+def _with_columns(rows: pa.RecordBatch, block: Sequence[tuple[pa.Field, pa.Array]]) -> pa.RecordBatch:
+    """Return rows with these columns in the place of those of the aggregates before."""
     others = [(field, rows.column(index)) for index, field in enumerate(rows.schema)]
     first = next(index for index, (field, _) in enumerate(others) if _is_own(field.name))
     rest = [pair for pair in others[first:] if not _is_own(pair[0].name)]
@@ -123,7 +138,7 @@ def _with_aggregates(
 
 
 def _is_own(column: str) -> bool:
-    return column == ROWS or _OWN.match(column) is not None
+    return column in (ROWS, WEIGHTED) or _OWN.match(column) is not None
 
 
 def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:

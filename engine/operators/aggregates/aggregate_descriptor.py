@@ -81,7 +81,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         """Return by which keys and windows rows are grouped, and what accumulators hold."""
         aggregation = plan_aggregate(spec, context.inputs[0], context.name).aggregation
         aggregates = aggregate_meanings(aggregation, spec.aggregates, _table(spec))
-        return self.keyed_meaning(spec, context, aggregates=aggregates)
+        return self.keyed_meaning(spec, context, aggregates=aggregates, estimates=spec.estimates)
 
     def traits(self, spec: AggregateSpec, context: PlanContext) -> dict[str, str]:
         """Return by which windows rows are grouped, and by which keys they lie."""
@@ -91,8 +91,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         self, spec: AggregateSpec, meaning: OperatorMeaning, schema: StreamSchema, name: str
     ) -> StateLayout:
         """Return the accumulators, which are in every table alike."""
-        tables = {item.table for item in meaning.aggregates if item.table is not None}
-        return StateLayout(dict.fromkeys(tables, plan_aggregate(spec, schema, name).aggregation))
+        return StateLayout({_table(spec): plan_aggregate(spec, schema, name).aggregation})
 
     def with_hidden(self, spec: AggregateSpec, names: Columns) -> AggregateSpec:
         """Return the spec whose results say themselves how good they are."""
