@@ -15,7 +15,7 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.errors import ExpressionError
 from penstock.model.expressions import Expr, col, column_name, columns_of
 from penstock.model.job_graph import FilterSpec, OperatorNode, ProjectSpec, SplitSpec
-from penstock.model.result_columns import hidden_of
+from penstock.model.result_columns import hidden_of, is_hidden
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 
 
@@ -193,7 +193,8 @@ class ProjectDescriptor(OperatorDescriptor[ProjectSpec]):
     def words(self, spec: ProjectSpec, node: OperatorNode) -> Words:
         """Write what is computed."""
         condition = () if spec.where is None else (("where", expression_text(spec.where)),)
-        return Words(f"select {columns_text(spec.columns)}", condition)
+        shown = [item for item in spec.columns if not is_hidden(item[0])]
+        return Words(f"select {columns_text(shown)}", condition)
 
 
 class SplitDescriptor(OperatorDescriptor[SplitSpec]):

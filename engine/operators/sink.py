@@ -14,6 +14,7 @@ from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import KeyExpressions, OperatorDescriptor
 from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.model.connectors import Writer
+from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.job_graph import OperatorNode, SinkSpec
@@ -208,6 +209,8 @@ class SinkDescriptor(OperatorDescriptor[SinkSpec]):
         """Say what is written, in which mode, and what may be shed for it."""
         mode = spec.mode if not spec.key else f"{spec.mode} by {', '.join(spec.key)}"
         quality = f"{mode}, min accuracy {spec.min_accuracy:g}, priority {spec.priority}"
+        if spec.max_lag_us is not None:
+            quality += f", max lag {format_microseconds(spec.max_lag_us)}"
         return Words(f"sink: {spec.sink.describe()}", (("mode", quality),))
 
 

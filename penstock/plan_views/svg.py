@@ -4,10 +4,11 @@ It needs no other program and no layout: arrows run beside the boxes, each in a 
 picture brings its own background, so that it reads alike on light and on dark pages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from penstock.engine.operators.descriptions import Words
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import OperatorNode, SinkSpec, SourceSpec
@@ -69,7 +70,8 @@ class _Card:
 def svg(graph: ExecutionGraph) -> str:
     """Return a physical plan as a complete SVG document, also fit for embedding in HTML."""
     channels = [edge for edge in graph.edges if not edge.chained]
-    cards = [_card(graph, task, channels) for task in graph.tasks]
+    described = words(graph)
+    cards = [_card(graph, task, channels, described) for task in graph.tasks]
     tops = [_MARGIN]
     for card in cards:
         tops.append(tops[-1] + card.height + _GAP)
@@ -114,15 +116,15 @@ def free_lanes(spans: Sequence[tuple[float, float]]) -> list[int]:
     return [lanes[number] for number in range(len(spans))]
 
 
-def _card(graph: ExecutionGraph, task: Task, channels: Sequence[Edge]) -> _Card:
+def _card(graph: ExecutionGraph, task: Task, channels: Sequence[Edge], described: Mapping[OperatorId, Words]) -> _Card:
     arriving = [edge for edge in channels if edge.consumer in task.operators]
     lines = [_Line(_cut(edge_text(graph, edge)), "label", at=(edge.consumer, edge.port)) for edge in arriving]
     lines.append(_Line(task_text(task), "head"))
     tooltip = [*(edge_text(graph, edge) for edge in arriving), task_text(task)]
     style = "task"
     for node, depth in chain(graph, task):
-        described = words(node)
-        texts = [described.headline, *(f"{label}: {text}" for label, text in described.details)]
+        said = described[node.id]
+        texts = [said.headline, *(f"{label}: {text}" for label, text in said.details)]
         name = side_output(graph, node.id) + display_name(node)
         lines.append(_Line(_cut(name), "name", depth * _INDENT, node.id))
         lines += [_Line(_cut(text), "detail", (depth + 1) * _INDENT) for text in texts]

@@ -4,6 +4,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.engine.operators.descriptions import Words
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode
@@ -61,10 +62,11 @@ def explain(plan: "ExecutionGraph | Job | None" = None) -> str:
 def mermaid(graph: ExecutionGraph) -> str:
     """Return a physical plan as a Mermaid flowchart, one subgraph a task."""
     ids = {operator: f"n{index}" for index, operator in enumerate(graph.graph.operators)}
+    described = words(graph)
     lines = ["flowchart TB"]
     for task in graph.tasks:
         lines.append(f'    subgraph t{task.id}["{_escape(task_text(task))}"]')
-        lines += [f'        {ids[node.id]}["{_label(node)}"]' for node, _ in chain(graph, task)]
+        lines += [f'        {ids[node.id]}["{_label(node, described[node.id])}"]' for node, _ in chain(graph, task)]
         for edge in graph.edges:
             if edge.chained and edge.consumer in task.operators:
                 label = "" if edge.output == MAIN else f'|"{_escape(edge.output)}"|'
@@ -92,11 +94,12 @@ class _Forest:
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._graph = graph
+        self._words = words(graph)
         self._awaited: dict[TaskId, int] = {}
 
     def grow(self, operator: OperatorId, lead: str = "", exchanged: bool = False) -> _Branch:
         node = self._graph.node(operator)
-        described = words(node)
+        described = self._words[operator]
         headline = f"{lead}{display_name(node)}  {described.headline}"
         children = [self._child(edge) for edge in self._graph.outgoing(operator)]
         return _Branch(headline, described.details, exchanged, children)
@@ -140,8 +143,7 @@ def _wrapped(text: str, first: str, following: str) -> list[str]:
     )
 
 
-def _label(node: OperatorNode) -> str:
-    described = words(node)
+def _label(node: OperatorNode, described: Words) -> str:
     lines = [described.headline, *(f"{label}: {text}" for label, text in described.details)]
     cut = (_escape(textwrap.shorten(line, LABEL_WIDTH, placeholder=" …")) for line in lines)
     return "<br/>".join([f"<b>{_escape(display_name(node))}</b>", *cut])

@@ -1,27 +1,32 @@
 """Words for operators and edges of a plan, for the tree, Mermaid, SVG and JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.engine.operators.descriptions import Words, expression_text
+from penstock.engine.operators.descriptions import Detail, Words, expression_text
 from penstock.engine.operators.descriptor import Partitioning
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.resources import resources_phrase
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import MAIN, OperatorNode
+from penstock.plan_views.quality import quality_details
 
 GENERATED = "*"
 """Follows the name of an operator that the user did not name."""
 
 
-def words(node: OperatorNode) -> Words:
-    """Describe an operator."""
+def words(graph: ExecutionGraph) -> Mapping[OperatorId, Words]:
+    """Describe the operators of a plan."""
+    quality = quality_details(graph.graph)
+    return {key: _words(node, quality.get(key, ())) for key, node in graph.graph.operators.items()}
+
+
+def _words(node: OperatorNode, quality: tuple[Detail, ...]) -> Words:
     described = descriptor_of(node.spec).words(node.spec, node)
-    if not node.resources:
-        return described
-    return replace(described, details=(*described.details, ("needs", resources_phrase(node.resources))))
+    needs = (("needs", resources_phrase(node.resources)),) if node.resources else ()
+    return replace(described, details=(*described.details, *quality, *needs))
 
 
 def display_name(node: OperatorNode) -> str:
@@ -77,12 +82,13 @@ def chain(graph: ExecutionGraph, task: Task) -> Iterator[tuple[OperatorNode, int
 
 def plan_data(graph: ExecutionGraph) -> dict[str, Any]:
     """Return the plan as plain data, for JSON."""
+    described = words(graph)
     return {
         "tasks": [
             {
                 "task": int(task.id),
                 "parallelism": task.parallelism,
-                "operators": [_operator_data(node) for node, _ in chain(graph, task)],
+                "operators": [_operator_data(node, described[node.id]) for node, _ in chain(graph, task)],
             }
             for task in graph.tasks
         ],
@@ -101,8 +107,7 @@ def plan_data(graph: ExecutionGraph) -> dict[str, Any]:
     }
 
 
-def _operator_data(node: OperatorNode) -> dict[str, Any]:
-    described = words(node)
+def _operator_data(node: OperatorNode, described: Words) -> dict[str, Any]:
     return {
         "name": node.name,
         "generated_name": not node.named,

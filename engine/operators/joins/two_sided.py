@@ -20,6 +20,7 @@ from penstock.engine.operators.joins.join_schema import LATE_RIGHT, keeps_unmatc
 from penstock.engine.operators.state_descriptions import changelog_words, expression_words, key_words
 from penstock.model.expressions import Expr, column_name
 from penstock.model.join_specs import Output, TwoSided
+from penstock.model.result_columns import is_hidden
 from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
@@ -113,4 +114,4 @@ def join_headline(noun: str, how: str, left_keys: Sequence[Expr], right_keys: Se
 
 def output_detail(output: Output) -> Detail:
     """Say which columns are put out."""
-    return "columns", ", ".join(name for name, _, _ in output)
+    return "columns", ", ".join(name for name, _, _ in output if not is_hidden(name))

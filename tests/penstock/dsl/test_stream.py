@@ -225,6 +225,17 @@ def test_accuracy_and_priority_of_a_query_are_carried_in_the_plan() -> None:
     assert (sinks["whole"].min_accuracy, sinks["whole"].priority) == (1.0, 0)
 
 
+def test_the_contract_of_a_query_is_carried_in_the_plan() -> None:
+    job = ps.Job()
+    orders(job).write_black_hole().with_min_accuracy(0.7).with_max_lag("10s").name("shed")
+    orders(job).write_black_hole().with_min_accuracy(0.7, columns=False).name("bare")
+    orders(job).collect().name("whole")
+    sinks = sinks_of(job.plan())
+    assert (sinks["shed"].under_contract, sinks["shed"].columns, sinks["shed"].max_lag_us) == (True, True, 10_000_000)
+    assert (sinks["bare"].under_contract, sinks["bare"].columns, sinks["bare"].max_lag_us) == (True, False, None)
+    assert not sinks["whole"].under_contract
+
+
 def test_a_sink_defined_again_replaces_the_old_one() -> None:
     job = ps.Job()
     old = orders(job).collect().name("result")

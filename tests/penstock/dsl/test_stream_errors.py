@@ -149,6 +149,8 @@ def test_joins_say_what_they_need() -> None:
 def test_a_column_must_not_be_named_like_those_of_operators() -> None:
     with pytest.raises(ps.SchemaError, match=r"column name '\$at' begins with '\$', which is reserved"):
         ps.read_memory([{"$at": 1}], job=ps.Job())
+    with pytest.raises(ps.SchemaError, match=r"'\$accuracy' begins with"):
+        orders().rename(item="$accuracy")
     with pytest.raises(ps.SchemaError, match=r"'\$key0' begins with"):
         orders().rename(item="$key0")
 
@@ -205,6 +207,8 @@ def test_verbs_check_their_arguments() -> None:
         (lambda: stream.window(ps.tumbling("1s", clock="wall")), "'event' or 'processing'"),
         (lambda: stream.window(ps.tumbling("1s")).emit("sometimes"), "'final', 'updates'"),
         (lambda: stream.collect().with_min_accuracy(1.5), "between 0 and 1"),
+        (lambda: stream.collect().with_max_lag("soon"), "max_lag must be a duration such as '10s', not 'soon'"),
+        (lambda: stream.collect().with_max_lag(0), r"max_lag must be above zero, .*with_max_lag\('10s'\)"),
         (lambda: ps.approx_quantile("price", 2), "between 0 and 1"),
         (lambda: orders(watermark="-1s"), "must be a duration|must not be negative"),
     ]

@@ -5,11 +5,13 @@ import re
 
 import pytest
 
-from penstock.engine.operators.descriptions import expression_text
+import penstock as ps
+from penstock.engine.operators.descriptions import Words, expression_text
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.expressions import col, lit
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SinkSpec, SourceSpec, SplitSpec
 from penstock.plan_views.text import explain, mermaid
-from penstock.plan_views.words import plan_data
+from penstock.plan_views.words import plan_data, words
 from tests.penstock.plans import BIDS, File, Folder, edge, node, plan_of, sample_plan
 
 TREE = """\
@@ -20,6 +22,7 @@ task 0 ×2: source-1*  read parquet bid.parquet
 │   columns      auction, price, at
 │   pushed down  (price > 100) AND (auction < 5000)
 │   event time   at, watermark 4s behind
+│   shedding     never: it ends by itself, so what comes late is not lost
 └─ filter-1*  where (price > 100) AND (auction < 5000)
    ╘═ hash(auction) (left) ═▶ task 2 ×2: sold (drawn below)
 
@@ -27,6 +30,7 @@ task 1 ×1: source-2*  read parquet auction.parquet
 │   columns     id, seller, at
 │   event time  at, watermark 0s behind
 │   on error    skip
+│   shedding    never: it ends by itself, so what comes late is not lost
 ╘═ hash(id) (right) ═▶ task 2 ×2: sold  join on auction = id
    │   window   tumbling 10s, 2s of lateness
    │   columns  price, seller, at
@@ -38,6 +42,7 @@ task 1 ×1: source-2*  read parquet auction.parquet
          │   dear    count() where price >= 1000
          ├─ sink-1*  sink: parquet sellers
          │      mode  append, min accuracy 0.7, priority 5
+         │      adds  accuracy, biased
          ╘═ late: rebalance ═▶ task 4 ×1: late-rows  sink: parquet late
                 mode  upsert by seller, min accuracy 1, priority 0
 """
@@ -149,3 +154,34 @@ def test_json_names_every_operator_and_edge() -> None:
 def test_doubles_are_written_plainly_and_quoted_text_is_left_alone() -> None:
     assert expression_text(col("price") * 0.5 + 2.25) == "(price * 0.5) + 2.25"
     assert expression_text(col("name") == lit("v1.0e0")) == "name = 'v1.0e0'"
+
+
+def test_a_query_under_contract_shows_what_may_be_shed_and_what_its_results_say() -> None:
+    job = ps.Job()
+    items = ps.read_kafka(
+        "items", kafka="nowhere:1", schema={"item": int, "price": int, "at": "timestamp[us]"}, job=job
+    )
+    priced = items.filter(col("price") > 0).name("priced")
+    sums = priced.key_by("item").agg(total=ps.sum_("price"), most=ps.max_("price")).name("sums")
+    sums.write_black_hole(mode="changelog").with_min_accuracy(0.5).with_max_lag("10s").name("hot")
+    priced.write_black_hole().with_min_accuracy(0.8).name("rows")
+    kept = ps.read_kafka("kept", kafka="nowhere:1", schema={"item": int}, shed=False, job=job)
+    kept.write_black_hole().with_min_accuracy(0.1).name("kept")
+    said = {name: dict(item.details) for name, item in _by_name(job.plan()).items()}
+    assert said["source-1"]["shedding"] == "down to 0.8"
+    assert said["sums"]["shedding"] == "this branch down to 0.5; total estimated, with an interval; most biased"
+    assert said["rows"]["shedding"] == "this branch down to 0.8"
+    assert said["source-2"]["shedding"] == "never: it was read with shed=False"
+    assert said["hot"]["mode"] == "changelog, min accuracy 0.5, priority 0, max lag 10s"
+    assert said["hot"]["adds"] == "accuracy, biased, total_low, total_high, total_certified"
+    assert said["rows"]["adds"] == "accuracy, biased"
+
+
+def test_nothing_is_said_of_shedding_where_no_query_is_under_contract() -> None:
+    job = ps.Job()
+    ps.read_memory([{"a": 1}], job=job).write_black_hole()
+    assert "shedding" not in explain(job) and "adds" not in explain(job)
+
+
+def _by_name(graph: ExecutionGraph) -> dict[str, Words]:
+    return {graph.node(key).name: item for key, item in words(graph).items()}

@@ -1,0 +1,68 @@
+"""What queries under contract get, in words: what may be shed where, which results are estimates, which columns.
+
+A plan without such a query says nothing of it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from penstock.engine.operators.aggregates.estimate_schema import has_interval
+from penstock.engine.operators.descriptions import Detail
+from penstock.engine.operators.sink_columns import SinkColumns
+from penstock.engine.plan.shedding_points import SheddingPoints, shedding_points
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import AggregateSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.result_columns import ACCURACY, is_hidden
+
+
+def quality_details(graph: JobGraph) -> Mapping[OperatorId, tuple[Detail, ...]]:
+    """Return what is to be said of the operators of a plan's graph, beside what they do."""
+    if not any(isinstance(node.spec, SinkSpec) and node.spec.under_contract for node in graph.operators.values()):
+        return {}
+    points = shedding_points(graph)
+    return {node.id: tuple(_details(graph, points, node)) for node in graph.operators.values()}
+
+
+def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Iterator[Detail]:
+    spec = node.spec
+    shedding = [
+        f"this branch down to {points.branches[edge]:g}"
+        for edge in {(graph[item.operator].name, node.name) for item in node.inputs}
+        if edge in points.branches
+    ]
+    if isinstance(spec, SourceSpec):
+        shedding.append(_of_source(points, node.name))
+    elif isinstance(spec, AggregateSpec) and spec.estimates:
+        shedding += _of_results(spec, over_estimates=_are_estimates(graph, node))
+    if shedding:
+        yield "shedding", "; ".join(shedding)
+    if isinstance(spec, SinkSpec) and spec.shows_quality:
+        edge = node.inputs[0]
+        schema = graph[edge.operator].outputs[edge.output]
+        shown = len([name for name in schema.fields.names if not is_hidden(name)])
+        yield "adds", ", ".join(SinkColumns(schema).schema.fields.names[shown:])
+
+
+def _of_source(points: SheddingPoints, name: str) -> str:
+    if name in points.reasons:
+        return f"never: {points.reasons[name]}"
+    return "only on branches" if points.sources[name] >= 1.0 else f"down to {points.sources[name]:g}"
+
+
+def _are_estimates(graph: JobGraph, node: OperatorNode) -> bool:
+    """Return whether what an operator reads are results that say themselves how good they are."""
+    edge = node.inputs[0]
+    return ACCURACY in graph[edge.operator].outputs[edge.output].fields.names
+
+
+def _of_results(spec: AggregateSpec, *, over_estimates: bool) -> Iterator[str]:
+    """Yield which aggregates are estimates of all rows, and which say something of the kept rows alone."""
+    if over_estimates:
+        yield "biased, being made of estimates"
+        return
+    names = {True: list[str](), False: list[str]()}
+    for name, call in spec.aggregates:
+        names[has_interval(spec, call)].append(name)
+    if names[True]:
+        yield f"{', '.join(names[True])} estimated, with an interval"
+    if names[False]:
+        yield f"{', '.join(names[False])} biased"
