@@ -207,7 +207,7 @@ def test_verbs_check_their_arguments() -> None:
         (lambda: stream.window(ps.tumbling("1s", clock="wall")), "'event' or 'processing'"),
         (lambda: stream.window(ps.tumbling("1s")).emit("sometimes"), "'final', 'updates'"),
         (lambda: stream.collect().with_min_accuracy(1.5), "between 0 and 1"),
-        (lambda: stream.collect().with_max_lag("soon"), "max_lag must be a duration such as '10s', not 'soon'"),
+        (lambda: stream.collect().with_max_lag("soon"), "max_lag must be a duration such as '10s'"),
         (lambda: stream.collect().with_max_lag(0), r"max_lag must be above zero, .*with_max_lag\('10s'\)"),
         (lambda: ps.approx_quantile("price", 2), "between 0 and 1"),
         (lambda: orders(watermark="-1s"), "must be a duration|must not be negative"),

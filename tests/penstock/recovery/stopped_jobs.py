@@ -114,10 +114,13 @@ class _RowReader(Reader):
         return self._position
 
 
-def stopped(pipeline: Pipeline, folder: Path, **options: Any) -> None:
-    """Run until the rows of `BEFORE` were read, and stop with a last checkpoint below ``folder``."""
+def stopped(pipeline: Pipeline, folder: Path, accuracy: float = 1.0, **options: Any) -> None:
+    """Run until the rows of `BEFORE` were read, and stop with a last checkpoint below ``folder``.
+
+    ``accuracy`` is the minimum that the query allows.
+    """
     left, right = Rows(LEFT, BEFORE[0]), Rows(RIGHT, BEFORE[1])
-    handle = _job(pipeline, folder, left, right).start("kept", **_options(folder, options))
+    handle = _job(pipeline, folder, left, right, accuracy).start("kept", **_options(folder, options))
     try:
         for source in (left, right):
             assert source.read.wait(LONG_S)
@@ -125,9 +128,11 @@ def stopped(pipeline: Pipeline, folder: Path, **options: Any) -> None:
         handle.stop()
 
 
-def finished(pipeline: Pipeline, folder: Path, columns: Collection[str] | None = None, **options: Any) -> list[Row]:
+def finished(
+    pipeline: Pipeline, folder: Path, columns: Collection[str] | None = None, accuracy: float = 1.0, **options: Any
+) -> list[Row]:
     """Run to the end of all rows, from the last checkpoint if there is one; return what was `written`, both lives."""
-    _job(pipeline, folder, Rows(LEFT), Rows(RIGHT)).run("kept", **_options(folder, options))
+    _job(pipeline, folder, Rows(LEFT), Rows(RIGHT), accuracy).run("kept", **_options(folder, options))
     return written(folder, columns)
 
 
@@ -147,14 +152,15 @@ def written(folder: Path, columns: Collection[str] | None = None) -> list[Row]:
     return [json.loads(text) for text in sorted(counts.elements())]
 
 
-def _job(pipeline: Pipeline, folder: Path, left: Source, right: Source) -> ps.Job:
+def _job(pipeline: Pipeline, folder: Path, left: Source, right: Source, accuracy: float) -> ps.Job:
     job = ps.Job()
     streams = [
         ps.read(source, time="at", watermark="2s", job=job).name(name)
         for source, name in ((left, "left"), (right, "right"))
     ]
     result = pipeline(*streams)
-    result.write_json(str(folder / "out"), mode="changelog" if result.updating else "append").name("out")
+    out = result.write_json(str(folder / "out"), mode="changelog" if result.updating else "append").name("out")
+    out.with_min_accuracy(accuracy)
     # A side that the pipeline does not read is read all the same.
     streams[1].write_black_hole().name("all of the right")
     streams[0].write_black_hole().name("all of the left")

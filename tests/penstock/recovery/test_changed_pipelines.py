@@ -47,6 +47,18 @@ def test_what_changes_no_meaning_goes_on(change: str, parallelism: int, tmp_path
     assert found == (whole if columns is None else written(tmp_path / "whole", columns))
 
 
+@pytest.mark.parametrize("name", ["agg", "tumbling", "session"])
+@pytest.mark.parametrize(("before", "after"), [(1.0, 0.5), (0.5, 1.0), (0.5, 0.5)])
+def test_a_contract_may_come_and_go_between_two_runs(name: str, before: float, after: float, tmp_path: Path) -> None:
+    pipeline = PIPELINES[name]
+    whole = finished(pipeline, tmp_path / "whole")
+    stopped(pipeline, tmp_path / "changed", accuracy=before)
+    found = finished(pipeline, tmp_path / "changed", columns=whole[0], accuracy=after, parallelism=2)
+    assert found == whole
+    under = finished(pipeline, tmp_path / "under", accuracy=after)
+    assert ("accuracy" in under[0]) == (after < 1.0)
+
+
 def _two(first: str, second: str) -> Pipeline:
     """Count by item under one name, and take the dearest under another."""
 
