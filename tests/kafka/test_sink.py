@@ -173,3 +173,26 @@ def test_arguments_are_checked() -> None:
         rows.write_kafka("t", kafka="localhost:1", timestamp="a")
     with pytest.raises(PlanError, match="key="):
         rows.write_kafka("t", kafka="localhost:1", key="b")
+
+
+def test_a_query_under_contract_says_how_good_its_results_are(kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+    rows = rows_of(*({"id": number % 2} for number in range(10)), id=pa.int64())
+    counts = rows.key_by("id").agg(n=ps.count())
+    as_json, as_avro, as_raw = topic(), topic(), topic()
+    counts.write_kafka(as_json, kafka=kafka, mode="upsert", key="id").with_min_accuracy(0.5)
+    counts.write_kafka(as_avro, kafka=kafka, format="avro", mode="upsert", key="id").with_min_accuracy(0.5)
+    rows.job.run("contract", directory=tmp_path / "job")
+    quality = {"accuracy": 1.0, "biased": False, "n_low": 5, "n_high": 5, "n_certified": True}
+    written = sorted((msgspec.json.decode(item.value or b"") for item in read_topic(kafka, as_json)), key=str)
+    assert written == [{"id": key, "n": 5, **quality} for key in range(2)]
+    kinds: dict[str, Any] = {"id": ["null", "long"], "n": ["null", "long"], "accuracy": "double", "biased": "boolean"}
+    kinds |= {"n_low": ["null", "long"], "n_high": ["null", "long"], "n_certified": ["null", "boolean"]}
+    given = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    schema = msgspec.json.encode({"type": "record", "name": "row", "fields": given}).decode()
+    job = Job()
+    read = ps.read_kafka(as_avro, kafka=kafka, format="avro", schema=schema, until="latest", job=job).collect()
+    job.run("read", directory=tmp_path / "read")
+    assert sorted(read.rows(), key=str) == written
+    counts.select("n").write_kafka(as_raw, kafka=kafka, format="raw", mode="changelog").with_min_accuracy(0.5)
+    with pytest.raises(UserError, match=r"accuracy, .*with_min_accuracy\(\) columns=False"):
+        rows.job.run("raw", directory=tmp_path / "raw")

@@ -62,7 +62,7 @@ def _raw(columns: pa.Schema) -> Encoder:
     if len(columns) != 1:
         raise SchemaError(
             "format='raw' writes one column beside key, headers and timestamp, and there are "
-            f"{', '.join(columns.names)}: select() that one"
+            f"{', '.join(columns.names)}: select() that one, and give with_min_accuracy() columns=False"
         )
     return RawEncoder(columns.field(0))
 
