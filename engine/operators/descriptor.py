@@ -108,6 +108,9 @@ class OperatorDescriptor(ABC, Generic[S]):
     folded_may_fail: bool = False
     """Whether rows that it has folded wait for an answer, or for their time, and may be bad yet."""
 
+    estimates: bool = False
+    """Whether its results say how good they are where a query under contract wants that (`with_hidden`)."""
+
     like_inputs: bool = False
     """Whether its inputs have the columns of its result, all of them the same."""
 

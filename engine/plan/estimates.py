@@ -17,7 +17,6 @@ from penstock.model.expressions import Expr, col, lit
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
-    AggregateSpec,
     Input,
     JobGraph,
     OperatorNode,
@@ -74,7 +73,7 @@ def _made(graph: JobGraph) -> set[Output]:
     for node in graph.operators.values():
         is_made = any((edge.operator, edge.output) in made for edge in node.inputs)
         for output in node.outputs:
-            aggregated = output == MAIN and isinstance(node.spec, AggregateSpec)
+            aggregated = output == MAIN and descriptor_of(node.spec).estimates
             if output != DEAD_LETTER and (is_made or aggregated):
                 made.add((node.id, output))
     return made

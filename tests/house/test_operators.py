@@ -17,6 +17,7 @@ HOMES = ("model/", "engine/operators/", "penstock/", "replay/operators/")
 """Where specs are defined, operators carry them out, verbs make them and Spark computes them."""
 
 RULES = {
+    "engine/plan/estimates.py": {"ProjectSpec"},
     "engine/plan/optimiser.py": {"FilterSpec", "JoinSpec", "ProjectSpec"},
     "engine/plan/pruning.py": {"ProjectSpec"},
 }

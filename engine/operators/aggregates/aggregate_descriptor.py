@@ -38,6 +38,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
     spec = AggregateSpec
     verb = "agg"
     partitioning = Partitioning.BY_SOME_KEYS
+    estimates = True
 
     def outputs(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the schema of the results; see `plan_aggregate`."""
