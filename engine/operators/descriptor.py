@@ -175,6 +175,10 @@ class OperatorDescriptor(ABC, Generic[S]):
         """
         return None
 
+    def decides_by(self, spec: S, names: Columns) -> Set[str]:
+        """Return the columns, of its input's ``names``, by which it decides whether or where a row goes on."""
+        return frozenset()
+
     def sampling(self, spec: S) -> Sampling:
         """Return what becomes of a sample in it; it needs all rows unless it knows better."""
         return Sampling.ALL_ROWS

@@ -127,6 +127,10 @@ class FilterDescriptor(OperatorDescriptor[FilterSpec]):
         """Return the spec: rows are what they were."""
         return spec
 
+    def decides_by(self, spec: FilterSpec, names: Columns) -> Set[str]:
+        """Return what the predicate reads."""
+        return columns_of(spec.predicate)
+
     def sampling(self, spec: FilterSpec) -> Sampling:
         """Return that rows are what they were."""
         return Sampling.CARRIED
@@ -229,6 +233,10 @@ class SplitDescriptor(OperatorDescriptor[SplitSpec]):
     def with_hidden(self, spec: SplitSpec, names: Columns) -> SplitSpec:
         """Return the spec: rows are what they were."""
         return spec
+
+    def decides_by(self, spec: SplitSpec, names: Columns) -> Set[str]:
+        """Return what the predicates read."""
+        return columns_used(predicate for _, predicate in spec.outputs)
 
     def sampling(self, spec: SplitSpec) -> Sampling:
         """Return that rows are what they were."""

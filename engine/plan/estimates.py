@@ -13,6 +13,7 @@ from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.schemas import output_schemas
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
+from penstock.model.expression_functions import when
 from penstock.model.expressions import Expr, col, lit
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
@@ -24,7 +25,7 @@ from penstock.model.job_graph import (
     ProjectSpec,
     SinkSpec,
 )
-from penstock.model.result_columns import ACCURACY, BIASED, certified_of, hidden_of, high_of, is_hidden, low_of
+from penstock.model.result_columns import ACCURACY, BIASED, QUALITY, certified_of, hidden_of, high_of, is_hidden, low_of
 from penstock.model.schema import StreamSchema
 
 Output = tuple[OperatorId, str]
@@ -90,7 +91,7 @@ def _add(graph: JobGraph, node: OperatorNode, *, carries: bool) -> None:
         inputs = tuple(_without_hidden(graph, node, port) for port in range(len(node.inputs)))
         graph.add(node if inputs == node.inputs else replace(node, inputs=inputs))
         return
-    inputs = _alike(graph, node) if descriptor.like_inputs else node.inputs
+    inputs = _alike(graph, node) if descriptor.like_inputs else _judged(graph, node)
     schemas = [graph[edge.operator].outputs[edge.output] for edge in inputs]
     spec: OperatorSpec = node.spec
     if isinstance(spec, SinkSpec):
@@ -100,6 +101,24 @@ def _add(graph: JobGraph, node: OperatorNode, *, carries: bool) -> None:
         assert carrying is not None, f"{node.name!r} was found to carry columns"
         spec = carrying
     graph.add(replace(node, spec=spec, inputs=inputs, outputs=dict(output_schemas(spec, schemas, node.name))))
+
+
+def _judged(graph: JobGraph, node: OperatorNode) -> tuple[Input, ...]:
+    """Return the inputs of a node; if it decides by estimates which rows go on, those that are none are biased.
+
+    Rows that were chosen by an estimate are those whose estimate is likely to be off: their intervals do not hold.
+    """
+    edge = node.inputs[0]
+    names = graph[edge.operator].outputs[edge.output].fields.names
+    decisive = descriptor_of(node.spec).decides_by(node.spec, tuple(names))
+    if not any(low_of(name) in names for name in decisive):
+        return node.inputs
+    exact = col(ACCURACY) >= 1.0
+    columns: dict[str, Expr] = {name: col(name) for name in names}
+    for name in filter(is_hidden, names):
+        columns[name] = col(name) if name in QUALITY else when(exact).then(col(name)).otherwise(None)
+    columns[BIASED] = col(BIASED) | ~exact
+    return (_projected(graph, node, 0, list(columns.items())),)
 
 
 def _without_hidden(graph: JobGraph, node: OperatorNode, port: int) -> Input:

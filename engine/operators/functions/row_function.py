@@ -146,6 +146,11 @@ class RowFunctionDescriptor(OperatorDescriptor[RowFunctionSpec]):
         """Return the spec if the rows are what they were."""
         return spec if spec.kind == "filter" else None
 
+    def decides_by(self, spec: RowFunctionSpec, names: Columns) -> Set[str]:
+        """Return what a filter looks at."""
+        looks_at = names if spec.columns is None else spec.columns
+        return frozenset(looks_at if spec.kind == "filter" else ())
+
     def sampling(self, spec: RowFunctionSpec) -> Sampling:
         """Return whether rows are what they were, are made of one each, or several of one."""
         return {"filter": Sampling.CARRIED, "map": Sampling.PASSED}.get(spec.kind, Sampling.SPREAD)

@@ -1,7 +1,8 @@
 """Results of queries under contract say how good they are: which columns go where, through which operators."""
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,9 @@ import pytest
 
 import penstock as ps
 from penstock import col
+from penstock.engine.core.contract import Emission
+from penstock.engine.core.elements import Batch
+from penstock.engine.operators.select import Pass
 from penstock.model.job_graph import AggregateSpec
 
 START = dt.datetime(2026, 1, 1)
@@ -184,3 +188,73 @@ def test_no_contract_leaves_the_plan_as_it_is() -> None:
         "sink-2"
     }
     assert all(again[key].outputs == node.outputs for key, node in graph.operators.items())
+
+
+@pytest.fixture
+def half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows come as what is left when half of them were shed."""
+    passed = Pass.process
+
+    def halved(self: Pass, port: int, batch: Batch) -> Iterator[Emission]:
+        for output, item in passed(self, port, batch):
+            yield output, replace(item, keep=0.5) if type(self) is Pass else item
+
+    monkeypatch.setattr(Pass, "process", halved)
+
+
+def counts(stream: ps.Stream) -> ps.Stream:
+    return stream.key_by("k").window(ps.tumbling("20s")).agg(n=ps.count())
+
+
+@pytest.mark.usefixtures("half")
+def test_rows_that_stayed_say_how_many_others_they_stand_for() -> None:
+    job = ps.Job()
+    stream = rows(job)
+    made = counts(stream)
+    raw, folded, twice = ran(
+        job,
+        stream.filter(col("v") >= 0).collect().with_min_accuracy(0.3),
+        made.collect().with_min_accuracy(0.3),
+        made.key_by("k").agg(all=ps.sum_("n")).collect().with_min_accuracy(0.3),
+    )
+    assert set(raw["accuracy"].to_pylist()) == set(folded["accuracy"].to_pylist()) == {0.5}
+    assert set(raw["biased"].to_pylist()) == set(folded["biased"].to_pylist()) == {False}
+    assert sum(folded["n"].to_pylist()) == sum(twice["all"].to_pylist()) == 2 * len(ROWS)
+    assert all(row["n_low"] < row["n"] < row["n_high"] for row in folded.to_pylist())
+    assert set(twice["biased"].to_pylist()) == {True} and set(twice["all_low"].to_pylist()) == {None}
+
+
+@pytest.mark.usefixtures("half")
+@pytest.mark.parametrize(
+    ("choose", "is_biased"),
+    [
+        (lambda s: s.filter(col("n") > 0), True),
+        (lambda s: s.select("k", n="n").filter(lambda n: n > 0), True),
+        (lambda s: s.filter(lambda row: row["n"] > 0), True),
+        (lambda s: s.split(none=col("n") < 0)["rest"], True),
+        (lambda s: s.filter(col("k") >= 0), False),
+        (lambda s: s.filter(lambda k: k >= 0), False),
+    ],
+)
+def test_rows_that_were_chosen_by_an_estimate_are_biased(
+    choose: Callable[[ps.Stream], ps.Stream], is_biased: bool
+) -> None:
+    job = ps.Job()
+    made = counts(rows(job))
+    chosen, others = ran(job, choose(made).collect().with_min_accuracy(0.3), made.collect().with_min_accuracy(0.3))
+    assert chosen.num_rows == others.num_rows > 0
+    assert set(chosen["biased"].to_pylist()) == {is_biased}
+    assert all((low is None) == is_biased for low in chosen["n_low"].to_pylist())
+    assert set(others["biased"].to_pylist()) == {False}
+
+
+@pytest.mark.usefixtures("half")
+def test_rows_of_a_union_have_the_accuracy_of_where_they_come_from() -> None:
+    job = ps.Job()
+    stream = rows(job)
+    mixed = stream.select("k", n=col("v")).union(counts(stream).select("k", "n").with_columns(k=col("k") + 10))
+    (under,) = ran(job, mixed.collect().with_min_accuracy(0.3))
+    by_kind = {row["k"] >= 10: row for row in under.to_pylist()}
+    assert set(under["accuracy"].to_pylist()) == {0.5}
+    assert by_kind[False]["n_low"] == by_kind[False]["n"]
+    assert by_kind[True]["n_low"] < by_kind[True]["n"]
