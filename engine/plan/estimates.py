@@ -32,18 +32,27 @@ Output = tuple[OperatorId, str]
 
 
 def with_estimates(graph: JobGraph) -> JobGraph:
-    """Return the graph whose queries under contract get the columns of `result_columns`; itself if there is none.
+    """Return the graph whose queries under contract get estimates, with the columns of `result_columns` if they want.
+
+    It is the same graph if there is no such query.
 
     Raises:
         PlanError: an operator cannot carry them, or a query has a column of one of the names in which it would show
             them; the message names both and their lines.
     """
-    carriers = _carriers(graph)
-    if not carriers:
+    under_contract = [
+        node.id for node in graph.operators.values() if isinstance(node.spec, SinkSpec) and node.spec.under_contract
+    ]
+    if not under_contract:
         return graph
+    upstream = graph.upstream(under_contract)
+    carriers = _carriers(graph)
     rebuilt = JobGraph()
     for node in graph.operators.values():
-        _add(rebuilt, node, carries=node.id in carriers)
+        if node.id in carriers:
+            _add_carrier(rebuilt, node)
+        else:
+            _add(rebuilt, node, estimates=node.id in upstream and descriptor_of(node.spec).estimates)
     return rebuilt
 
 
@@ -84,13 +93,22 @@ def _can_carry(node: OperatorNode) -> bool:
     return descriptor_of(node.spec).with_hidden(node.spec, ()) is not None
 
 
-def _add(graph: JobGraph, node: OperatorNode, *, carries: bool) -> None:
-    """Add a node to ``graph``, which holds what it reads; one that does not carry columns reads rows without them."""
+def _add(graph: JobGraph, node: OperatorNode, *, estimates: bool) -> None:
+    """Add a node that does not carry columns to ``graph``, which holds what it reads: it reads rows without them.
+
+    With ``estimates`` its values are those of all rows, and nobody reads how good they are.
+    """
+    inputs = tuple(_without_hidden(graph, node, port) for port in range(len(node.inputs)))
+    spec, outputs = node.spec, node.outputs
+    if estimates:
+        spec = descriptor_of(spec).with_hidden(spec, ()) or spec
+        outputs = output_schemas(spec, [graph[edge.operator].outputs[edge.output] for edge in inputs], node.name)
+    graph.add(replace(node, spec=spec, inputs=inputs, outputs=dict(outputs)))
+
+
+def _add_carrier(graph: JobGraph, node: OperatorNode) -> None:
+    """Add a node to ``graph``, which holds what it reads, and let it carry the columns of its inputs."""
     descriptor = descriptor_of(node.spec)
-    if not carries:
-        inputs = tuple(_without_hidden(graph, node, port) for port in range(len(node.inputs)))
-        graph.add(node if inputs == node.inputs else replace(node, inputs=inputs))
-        return
     inputs = _alike(graph, node) if descriptor.like_inputs else _judged(graph, node)
     schemas = [graph[edge.operator].outputs[edge.output] for edge in inputs]
     spec: OperatorSpec = node.spec

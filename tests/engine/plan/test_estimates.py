@@ -13,7 +13,6 @@ from penstock import col
 from penstock.engine.core.contract import Emission
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.select import Pass
-from penstock.model.job_graph import AggregateSpec
 
 START = dt.datetime(2026, 1, 1)
 ROWS = [{"k": number % 3, "v": number, "at": START + dt.timedelta(seconds=number)} for number in range(100)]
@@ -135,16 +134,11 @@ def test_late_rows_are_rows() -> None:
     assert under.schema.names == ["k", "v", "at", *QUALITY]
 
 
-def test_without_columns_nothing_is_estimated() -> None:
+def test_without_columns_a_query_has_those_of_its_stream() -> None:
     job = ps.Job()
     made = windows(rows(job))
     (under,) = ran(job, made.collect().with_min_accuracy(0.5, columns=False))
     assert under.schema.names == made.schema.names
-    assert not any(node.spec.estimates for node in job.plan().graph.operators.values() if _aggregates(node.spec))
-
-
-def _aggregates(spec: object) -> bool:
-    return isinstance(spec, AggregateSpec)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +216,16 @@ def test_rows_that_stayed_say_how_many_others_they_stand_for() -> None:
     assert sum(folded["n"].to_pylist()) == sum(twice["all"].to_pylist()) == 2 * len(ROWS)
     assert all(row["n_low"] < row["n"] < row["n_high"] for row in folded.to_pylist())
     assert set(twice["biased"].to_pylist()) == {True} and set(twice["all_low"].to_pylist()) == {None}
+
+
+@pytest.mark.usefixtures("half")
+@pytest.mark.parametrize("change", [lambda s: s, lambda s: s.map(lambda row: row), lambda s: s.filter(col("n") > 0)])
+def test_without_columns_values_are_those_of_all_rows_all_the_same(change: Callable[[ps.Stream], ps.Stream]) -> None:
+    job = ps.Job()
+    stream = rows(job)
+    (bare,) = ran(job, change(counts(stream)).collect().with_min_accuracy(0.3, columns=False))
+    assert bare.schema.names == ["k", "window_start", "window_end", "n"]
+    assert sum(bare["n"].to_pylist()) == 2 * len(ROWS)
 
 
 @pytest.mark.usefixtures("half")
