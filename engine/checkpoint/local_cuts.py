@@ -28,7 +28,8 @@ class LocalCuts:
         else:
             self._passed.setdefault(cut.epoch, {})[cut.instance] = cut
         receipts = {item.operator: item.receipt for item in cut.operators if item.receipt is not None}
-        return CutTaken(cut.instance, cut.epoch, cut.ended, receipts)
+        stretches = tuple(stretch for item in cut.operators for stretch in item.stretches)
+        return CutTaken(cut.instance, cut.epoch, cut.ended, receipts, stretches)
 
     def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
         """Return what uploads the cuts of an epoch, see `CheckpointPort.begin_upload`; they are no longer kept here.

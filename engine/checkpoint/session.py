@@ -9,6 +9,8 @@ from typing import assert_never
 
 from penstock.engine.checkpoint import events as ev
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointStatistics
+from penstock.engine.checkpoint.kept_files import KeptFiles
+from penstock.engine.checkpoint.kept_stretches import KeptStretches
 from penstock.engine.checkpoint.notices import CheckpointNotices, not_committed, too_many_failed
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
 from penstock.engine.checkpoint.sink_failure import SinkFailure
@@ -59,6 +61,7 @@ class CheckpointSession:
         self.failed_retentions = 0
         self.last_failed_retention: str | None = None
         self.savepoints = SavepointRequests()
+        self.kept = KeptFiles(repository.files, manifests.job, manifests.seed)
         self.begun = 0
         """The last checkpoint that was begun, or restored."""
         self.last_barrier: int | None = None  # Sent; behind it sources read nothing more.
@@ -79,6 +82,7 @@ class CheckpointSession:
         self._sinks: dict[str, Sink] = {}
         self._sources: dict[str, Source] = {}
         self._receipts = SinkReceipts()
+        self._stretches = KeptStretches()
         self._manifests: dict[int, CheckpointManifest] = {}
         self._given_up = 0
         self._began_ns: dict[int, int] = {}
@@ -95,6 +99,7 @@ class CheckpointSession:
         self._manifests.clear()
         self._sources |= part.sources
         self._sinks |= part.sinks
+        self._stretches.begin(part.instances)
         self._receipts.begin(part.sinks, start, self.coordinator.statistics().committed_epoch or 0)
         self._on(
             ev.Started(
@@ -124,7 +129,7 @@ class CheckpointSession:
         for cut in cuts:
             known = cut.epoch <= start.epoch
             if cut.ended or not known:
-                self.report(start.attempt, replace(cut, receipts={}) if known else cut)
+                self.report(start.attempt, replace(cut, receipts={}, stretches=()) if known else cut)
         self.request()
 
     def last_epoch(self) -> int:
@@ -209,6 +214,7 @@ class CheckpointSession:
 
     def _take_cut(self, attempt: int, cut: CutTaken) -> None:
         self._receipts.add(cut)
+        self._stretches.add(cut)
         if cut.ended:
             self._on(ev.InstanceEnded(cut.instance, attempt, delivered=cut.epoch - 1))
         elif cut.epoch > self._given_up:
@@ -280,14 +286,16 @@ class CheckpointSession:
         self._background.submit(work, answer)
 
     def _publish(self, command: ev.Publish) -> None:
-        manifest = self._manifests.pop(command.epoch)
+        manifest, stretches = self._manifests.pop(command.epoch), self._stretches.due(command.epoch)
         savepoint, last = command.savepoint, None
         if self._is_drained and self.coordinator.is_behind_all_input():
             last = self.stop_savepoint
 
         def work() -> Traffic:
             self._check_lease()
+            self.kept.write(manifest.epoch, self.repository.run, stretches)
             traffic = retry_until_known(lambda: self.repository.publish(manifest))
+            self.kept.published()
             # A run that took over before that may not have seen the checkpoint: it must not be committed.
             retry_until_known(self._check_lease)
             if savepoint is not None:
@@ -304,6 +312,7 @@ class CheckpointSession:
             self.traffic = traffic
             self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns[command.epoch])
             self._tell_sources(manifest)
+            self._stretches.published(command.epoch)
             self._on(ev.Published(command.epoch))
 
         self._background.submit(work, answer)

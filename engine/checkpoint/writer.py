@@ -89,12 +89,13 @@ class ManifestMaker:
         version: str,
         wall_us: Callable[[], int],
         meanings: Mapping[str, OperatorMeaning] | None = None,
+        seed: int = 0,
     ) -> None:
         """``version`` is this program's, ``meanings`` those of the job's operators.
 
-        Without these what goes on from the checkpoints is not checked.
+        Without these what goes on from the checkpoints is not checked. ``seed`` is that of the job's samples.
         """
-        self._job = job
+        self.job, self.seed = job, seed
         self._key_groups = key_groups
         self._version = version
         self._wall_us = wall_us
@@ -114,7 +115,7 @@ class ManifestMaker:
             for name, counts in part.counters.items():
                 counters.setdefault(name, Counter()).update(counts)
         return CheckpointManifest(
-            job=self._job,
+            job=self.job,
             epoch=epoch,
             created_us=self._wall_us(),
             engine_version=self._version,

@@ -33,6 +33,7 @@ from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
 from penstock.model.keep_rates import KeepRates
+from penstock.shedding.kept_log import Stretch
 from penstock.state.store import Locate, StateStore
 
 
@@ -92,6 +93,10 @@ class Build:
         """Let sources shed from their next read on."""
         for head in self.heads():
             head.set_keep(rates.sources.get(head.name, 1.0))
+
+    def take_stretches(self) -> tuple[Stretch, ...]:
+        """Return what sources have read since the last call, with its keep rates; nothing of those not armed."""
+        return tuple(stretch for head in self.heads() for stretch in head.take_stretches())
 
     def heads(self) -> list[SourceHead]:
         """Return every source head."""

@@ -13,6 +13,7 @@ from penstock.model.connectors import Sink, Source
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 
 
@@ -34,13 +35,15 @@ TakeReport = Callable[[InstanceReport], None]
 class CutTaken:
     """An instance was cut at the barrier of ``epoch``, or when it had ``ended`` before.
 
-    The cut stays where the instance runs. ``receipts`` are what its sinks have prepared, by name.
+    The cut stays where the instance runs. ``receipts`` are what its sinks have prepared, by name, ``stretches`` what
+    its source has read since the cut before, if it is armed.
     """
 
     instance: str
     epoch: int
     ended: bool = False
     receipts: Mapping[str, Any] = field(default_factory=dict)
+    stretches: tuple[Stretch, ...] = ()
 
 
 Report = CutTaken | BarrierGivenUp

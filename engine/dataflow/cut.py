@@ -15,6 +15,7 @@ from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.paging.key_ranges import owned_runs
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
+from penstock.shedding.kept_log import Stretch
 from penstock.state.tables.image import StoreDump, dump_of
 
 
@@ -24,7 +25,8 @@ class OperatorCut:
 
     ``part`` is what its store holds (None: nothing was opened), ``pages`` stands for it when it is paged;
     ``positions`` where a source's partitions go on, ``receipt`` what a sink's writer prepared, ``counters`` its
-    `RowCounters` by name, ``key_groups`` the ranges it owned.
+    `RowCounters` by name, ``key_groups`` the ranges it owned. ``stretches`` are what a source has read since the cut
+    before, once it is armed.
     """
 
     operator: str
@@ -36,6 +38,7 @@ class OperatorCut:
     positions: Mapping[str, Any] | None = None
     receipt: Any = None
     key_groups: tuple[tuple[int, int], ...] = ()
+    stretches: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | Non
         part=part,
         pages=pages,
         positions=None if head is None else head.positions(),
+        stretches=() if head is None else head.take_stretches(),
         receipt=receipt,
         key_groups=tuple(owned_runs(operator.context.key_groups, operator.context.instance)),
     )

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
 
+LOG_NS = 1_000_000_000
+"""How often a job without checkpoints logs what it has kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
@@ -76,7 +79,8 @@ class EmbeddedAttempt:
         """
         self._plan, self._options, self._clock, self._control = plan, options, context.clock, control
         self._checkpoints = checkpoints = context.checkpoints
-        self._shed = context.shed
+        self._shed, self._take_stretches = context.shed, context.take_stretches
+        self._log_ns = 0
         self._bad_records = options.bad_records or BadRecords()
         self.at_end = False
         self.drained = True
@@ -154,6 +158,7 @@ class EmbeddedAttempt:
         finally:
             self._ended_ns = self._clock.monotonic_ns()
             self._hosted.close_scratch()
+            self._log_kept(self._ended_ns)
         check_ledger(read_ledger(self.build), ended=True)
 
     def stop(self, *, drain: bool = False) -> None:
@@ -226,6 +231,8 @@ class EmbeddedAttempt:
             outcome = self.worker.step()
             if self._control is not None:
                 self._control.look(self.build)
+            if self._checkpoints is None and self._shed.rates is not None:
+                self._log_kept(self._clock.monotonic_ns())
             failure = self._hosted.dead_letters.failure or self._verdict() or self._undelivered()
             if failure is not None:
                 return Struck(failure, None)
@@ -254,6 +261,12 @@ class EmbeddedAttempt:
                 report_ns = self._clock.monotonic_ns()
                 progress(self.metrics())
         return None
+
+    def _log_kept(self, now_ns: int) -> None:
+        """Log what was kept, if no checkpoint does and it is time or the end."""
+        if self._checkpoints is None and (now_ns >= self._log_ns or self._ended_ns is not None):
+            self._log_ns = now_ns + LOG_NS
+            self._take_stretches(self.build.take_stretches())
 
     def _verdict(self) -> DeadLetterLimitError | None:
         """Return why the job must fail of its bad records, before the checkpoint behind them is published."""

@@ -29,7 +29,6 @@ from penstock.engine.dataflow.instance_services import (
     local_channel,
 )
 from penstock.engine.dataflow.local_instances import LocalInstances
-from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.dataflow.worker import Worker
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
@@ -114,7 +113,7 @@ class HostedInstances:
                 paging=None if around.state else _paging(plan.loop, scratch, paged=around.report is not None),
                 report=None if around.report is None else partial(_report, around.report, self.cuts),
                 keeps=options.keeps,
-                sampling_seed=sampling_seed(plan.name, plan.loop.seed),
+                sampling_seed=plan.sampling_seed,
             )
             if options.routed:
                 self._routes.open()

@@ -4,7 +4,7 @@ Whoever runs instances in another way, in other processes or on another clock, i
 `MakeAttempt`; `EmbeddedAttempt`, `ManagedAttempt` and `SimulatedAttempt` do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.core.job_events import Tell, tell_nobody
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
+from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.plan.regions import struck_by
@@ -25,11 +26,16 @@ from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
+from penstock.shedding.kept_log import Stretch
 
 LONGEST_WAIT_S = 0.5
 """How long a job sleeps at most. Whoever has something for it wakes it; this is for a wake that never comes."""
 
 Progress = Callable[[JobMetrics], None]
+
+
+def _log_nothing(stretches: Sequence[Stretch]) -> None:
+    """Let checkpoints take what was kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,11 @@ class JobPlan:
     loop: LoopOptions
     directory: Path
 
+    @property
+    def sampling_seed(self) -> int:
+        """The seed of the samples that stay where rows are shed: the same in every run of the job."""
+        return sampling_seed(self.name, self.loop.seed)
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
@@ -49,7 +60,8 @@ class AttemptContext:
     ``checkpoints`` are taken if there is a session for them; ``cut_writer`` then uploads what instances in this process
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
-    ``shed`` has the keep rates that were set last.
+    ``shed`` has the keep rates that were set last; without checkpoints ``take_stretches`` takes what was kept, once a
+    second and before `Attempt.finish` returns.
     """
 
     clock: Clock
@@ -61,6 +73,7 @@ class AttemptContext:
     warn: Callable[[str], None] = print
     tell: Tell = tell_nobody
     shed: JobRates = field(default_factory=JobRates)
+    take_stretches: Callable[[Sequence[Stretch]], None] = _log_nothing
 
 
 @dataclass(frozen=True, slots=True)

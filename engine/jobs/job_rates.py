@@ -1,10 +1,15 @@
-"""The keep rates of a job, as they were set last: attempts that follow begin with them."""
+"""The keep rates of a job, as they were set last: attempts that follow begin with them, at the end of the log."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.dataflow.checkpoint_port import participants
 from penstock.engine.plan.shedding_points import shedding_points
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates, steps_of
 
 
@@ -29,3 +34,15 @@ def check_rates(graph: ExecutionGraph, rates: KeepRates) -> None:
     for rate in (*rates.sources.values(), *rates.branches.values()):
         if not (0.0 <= rate <= 1.0 and steps_of(rate) / 64 == rate):
             raise BugError(f"a keep rate is {rate}, which is no multiple of 1/64 in [0, 1]")
+
+
+def rewind_kept(
+    session: CheckpointSession, graph: ExecutionGraph, restored: RestoredState | None, tasks: Collection[TaskId] | None
+) -> None:
+    """Let the log of what was kept end at the checkpoint (None: the beginning) that tasks (None: all) go on from.
+
+    Raises:
+        RetryableError: the storage failed.
+    """
+    sources = None if tasks is None else participants(graph, tasks).sources
+    session.kept.rewind(0 if restored is None else restored.epoch, session.last_epoch(), sources)

@@ -12,6 +12,7 @@ from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, MakeA
 from penstock.engine.jobs.leases import Leases
 from penstock.engine.jobs.life_cycle import JobState
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.plain_kept_log import PlainKeptLog
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.restore.restorer import release_connectors
 from penstock.model.errors import OptionError
@@ -48,7 +49,8 @@ class PlainJob:
         self._life = AnnouncedLife(tell)
         self._leases = leases or Leases(None, ())
         self._attempt: Attempt | None = None
-        self._context = AttemptContext(clock or SystemClock(), warn=warn or _say, tell=tell)
+        kept = PlainKeptLog(plan.directory, plan.name, plan.sampling_seed)
+        self._context = AttemptContext(clock or SystemClock(), warn=warn or _say, tell=tell, take_stretches=kept.add)
         try:
             self._leases.acquire(None, pause, warn or _say, self._wake)
             self._attempt = make_attempt(plan, self._context, FIRST)

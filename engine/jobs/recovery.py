@@ -25,6 +25,7 @@ from penstock.engine.jobs import life_cycle as js
 from penstock.engine.jobs.adoption import adopted_attempt
 from penstock.engine.jobs.announced_life import AnnouncingLifeCycle
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
+from penstock.engine.jobs.job_rates import rewind_kept
 from penstock.engine.jobs.job_storage import open_storage
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.notices import JobNotices
@@ -99,9 +100,8 @@ class RecoveringJob:
         # Of the requests for a stop, the last that the life cycle was told of.
         self._heeded_stop: bool | None = None
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
-        self._told_fenced = False
+        self._told_fenced = self._over = False
         self._take_downs = 0
-        self._over = False
         self._regions = regions(self._graph)
         self._region_restarts: Counter[frozenset[TaskId]] = Counter()
         self._thread: int | None = None
@@ -110,10 +110,9 @@ class RecoveringJob:
         self.restored_epoch: int | None = None
 
     def _make_session(self) -> CheckpointSession:
-        repository, options = self._storage.repository, self._options
-        manifests = ManifestMaker(
-            self.name, self._plan.loop.key_groups, options.version, self._clock.wall_us, meanings_of(self._graph)
-        )
+        repository, options, plan = self._storage.repository, self._options, self._plan
+        meanings, seed = meanings_of(self._graph), plan.sampling_seed
+        manifests = ManifestMaker(plan.name, plan.loop.key_groups, options.version, self._clock.wall_us, meanings, seed)
         session = CheckpointSession(
             CheckpointCoordinator(options.checkpoints),
             repository,
@@ -342,6 +341,7 @@ class RecoveringJob:
             pages = self._storage.directory / "restored"
             restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
+            rewind_kept(self.session, self._graph, restored, tasks)
             adopted = adopted_attempt(self._make_attempt, self._plan, self._context, restored, self._life, self._news)
             if adopted is None:
                 recover_sinks(self._graph, restored, tasks)

@@ -14,7 +14,6 @@ from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceRepor
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
-from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.dataflow.worker import Worker
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck
@@ -41,7 +40,7 @@ class SteppedAttempt:
             self._letters,
             wake=self.wake,
             report=self._report,
-            sampling_seed=sampling_seed(plan.name, plan.loop.seed),
+            sampling_seed=plan.sampling_seed,
         )
         self._worker = Worker((), context.clock)
         self._instances = LocalInstances()

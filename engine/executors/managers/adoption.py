@@ -87,7 +87,9 @@ def start_behind(start: AttemptStart, held: Iterable[Holding]) -> AttemptStart:
 
 def cuts_of(held: Iterable[Holding]) -> list[CutTaken]:
     """Return the cuts that were held, as instances report them."""
-    return [CutTaken(cut.instance, cut.epoch, cut.ended, cut.receipts) for each in held for cut in each.cuts]
+    return [
+        CutTaken(cut.instance, cut.epoch, cut.ended, cut.receipts, cut.stretches) for each in held for cut in each.cuts
+    ]
 
 
 def _fault(held: Holding, digest: str, last: PublishedCheckpoint) -> str | None:

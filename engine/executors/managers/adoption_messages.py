@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from penstock.model.keep_rates import KeepRates
+from penstock.shedding.kept_log import Stretch
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -70,13 +71,14 @@ class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 class KeptCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A cut that was taken at the barrier of ``epoch``, or when the instance had ``ended`` before.
 
-    ``receipts`` are of the instance's sinks, by name.
+    ``receipts`` are of the instance's sinks, by name, ``stretches`` what its source has read since the cut before.
     """
 
     instance: str
     epoch: int
     ended: bool
     receipts: dict[str, Any]
+    stretches: tuple[Stretch, ...] = ()
 
 
 class Holding(Message, frozen=True):

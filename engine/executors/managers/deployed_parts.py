@@ -16,6 +16,7 @@ from penstock.engine.executors.managers.adoption_messages import (
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
+from penstock.shedding.kept_log import Stretch
 
 
 @dataclass(slots=True)
@@ -80,6 +81,10 @@ class DeployedParts:
         for part in self._parts.values():
             part.part.set_keep(order.rates())
 
+    def take_stretches(self) -> tuple[Stretch, ...]:
+        """Return what sources have read since the last call, with its keep rates."""
+        return tuple(stretch for part in self._parts.values() for stretch in part.part.take_stretches())
+
     def remove(self, number: int) -> DeployedPart:
         """Leave a part out, with its cuts: whoever takes it down settles its output."""
         part = self._parts.pop(number)
@@ -101,7 +106,7 @@ class DeployedParts:
 
     def keep(self, cut: CutTaken) -> None:
         """Keep what an instance has contributed to a checkpoint, until that is committed."""
-        self._cuts.append(KeptCut(cut.instance, cut.epoch, cut.ended, dict(cut.receipts)))
+        self._cuts.append(KeptCut(cut.instance, cut.epoch, cut.ended, dict(cut.receipts), cut.stretches))
         if not cut.ended:
             self._passed[cut.instance] = max(self._passed.get(cut.instance, 0), cut.epoch)
 

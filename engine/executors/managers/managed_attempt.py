@@ -68,6 +68,7 @@ class ManagedAttempt(Attempt):
         """Build everything; nothing runs yet. What is ``adopted`` runs already, and runs on."""
         self._plan, self._head, self._options = plan, head, options
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
+        self._take_stretches = context.take_stretches
         self.drained = True
         self.at_end = False
         self._deployments = Deployments(plan.graph, head, context.clock, self._take, context.shed)
@@ -289,7 +290,7 @@ class ManagedAttempt(Attempt):
         match message:
             case ms.CutTaken():
                 if self._checkpoints is not None:
-                    cut = CutTaken(message.instance, message.epoch, message.ended, message.receipts)
+                    cut = CutTaken(message.instance, message.epoch, message.ended, message.receipts, message.stretches)
                     self._checkpoints.report(message.attempt, cut)
             case ms.BarrierMissed():
                 if self._checkpoints is not None:
@@ -315,6 +316,7 @@ class ManagedAttempt(Attempt):
                 self._files.hear(manager, message)
             case ms.Metrics():
                 self._metrics.add(manager, message.metrics)
+                self._take_stretches(message.stretches)
             case ms.Status():
                 self._judgement.hear(manager, message, self._clock.monotonic_ns())
             case ms.BadRecordMet():

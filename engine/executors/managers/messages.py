@@ -23,6 +23,7 @@ from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
+from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
@@ -155,13 +156,14 @@ class Refused(Message, frozen=True):
 
 
 class CutTaken(Message, frozen=True):
-    """An instance has passed the barrier of an epoch, or ``ended`` before; ``receipts`` are of its sinks, by name."""
+    """An instance has passed the barrier of an epoch, or ``ended`` before; see `checkpoint_port.CutTaken`."""
 
     instance: str
     attempt: int
     epoch: int
     ended: bool
     receipts: dict[str, Any]
+    stretches: tuple[Stretch, ...] = ()
 
 
 class BarrierMissed(Message, frozen=True):
@@ -270,9 +272,13 @@ class Progress(Message, frozen=True):
 
 
 class Metrics(Message, frozen=True):
-    """The metrics of all that is hosted here, once a second and before it goes."""
+    """The metrics of all that is hosted here, once a second and before it goes.
+
+    Without checkpoints ``stretches`` are what sources have read since that was said last.
+    """
 
     metrics: JobMetrics
+    stretches: tuple[Stretch, ...] = ()
 
 
 class Readings(Message, frozen=True):

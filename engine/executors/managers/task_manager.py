@@ -382,8 +382,8 @@ class TaskManager:
         match report:
             case CutTaken():
                 self._deployed.keep(report)
-                receipts = dict(report.receipts)
-                self._tell(ms.CutTaken(report.instance, attempt, report.epoch, report.ended, receipts))
+                said = report.instance, attempt, report.epoch, report.ended, dict(report.receipts), report.stretches
+                self._tell(ms.CutTaken(*said))
             case BarrierGivenUp():
                 self._tell(ms.BarrierMissed(report.instance, attempt, report.epoch))
 
@@ -397,4 +397,4 @@ class TaskManager:
     def _say_metrics(self) -> None:
         metrics = self.metrics()
         if metrics is not None:
-            self._tell(ms.Metrics(metrics))
+            self._tell(ms.Metrics(metrics, () if self._uploads else self._deployed.take_stretches()))

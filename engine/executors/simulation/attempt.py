@@ -18,7 +18,6 @@ from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import Halves, InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
-from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.dataflow.worker import Ran, Waiting, Worker
 from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.executors.simulation.faults import PowerLossError
@@ -71,7 +70,7 @@ class SimulatedAttempt:
             channel=self._channel,
             paging=None if world.pages is None else world.pages.make(),
             report=self._report,
-            sampling_seed=sampling_seed(plan.name, plan.loop.seed),
+            sampling_seed=plan.sampling_seed,
         )
         self._acknowledged: list[deque[Callable[[], None]]] = [deque() for _ in range(self._count)]
         self._workers = [Worker((), clock) for _ in range(self._count)]

@@ -28,6 +28,7 @@ from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, SourceMetr
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.engine.jobs.rows_decided import RowsDecided
 from penstock.model.outstanding import Outstanding
+from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 from penstock.state.leases.run_records import Owner
@@ -74,9 +75,13 @@ NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 WHOLE = st.lists(COUNTS, max_size=3).map(tuple)
 RECEIPTS = st.dictionaries(NAME, JSON, max_size=2)
 DEPLOYMENTS = st.builds(HeldDeployment, COUNTS, COUNTS, WHOLE, NAMES, COUNTS, st.none() | NAME)
-CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS)
 RATES = st.dictionaries(NAME, st.sampled_from([0.25, 0.5, 1.0]), max_size=3)
 BRANCHES = st.lists(st.tuples(NAME, NAME, st.sampled_from([0.25, 0.5])), max_size=2).map(tuple)
+STRETCHES = st.lists(
+    st.builds(Stretch, NAME, st.none() | NAME, COUNTS | NAME, COUNTS, COUNTS, st.sampled_from([0.25, 1.0]), RATES),
+    max_size=2,
+).map(tuple)
+CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS, STRETCHES)
 SHEDDING = st.none() | st.builds(SetKeep, RATES, BRANCHES)
 HOLDINGS = st.builds(
     Holding,
@@ -126,6 +131,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     Holding: HOLDINGS,
     dict[str, float]: RATES,
     SetKeep | None: SHEDDING,
+    tuple[Stretch, ...]: STRETCHES,
     tuple[tuple[str, str, float], ...]: BRANCHES,
     tuple[HeldFolder, ...]: st.lists(st.builds(HeldFolder, NAME, NAME, NAME, COUNTS, OWNERS), max_size=2).map(tuple),
     tuple[InputFile, ...]: st.lists(st.builds(InputFile, NAME, SEEN), max_size=2).map(tuple),
