@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.engine.checkpoint.kept_files import read_kept_files
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.instance_services import StateFactory
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
@@ -19,6 +20,7 @@ from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, Power
 from penstock.engine.executors.simulation.managed import ManagedProcess
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.executors.simulation.random_rates import RandomRates, kept_input
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
 from penstock.engine.executors.simulation.staged_sink import StagedSink
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks, without_sinks
@@ -34,6 +36,7 @@ from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import arm
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import SinkSpec
+from penstock.state.checkpoints.manifest import LAST_EPOCH
 from penstock.state.store import StateStore
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.tables.image import StoreImage
@@ -89,11 +92,14 @@ class Simulation:
         key_groups: int = 16,
         managed: bool = False,
         head_kills: int = 0,
+        sheds: bool = False,
     ) -> None:
         """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
 
         If it is ``managed`` its instances run on task managers of a head, of which the seed draws the number. Up to
         ``head_kills`` times the head alone is killed while a checkpoint is taken or its task managers are adopted.
+        If it ``sheds``, the keep rates of its sources change at random, and what comes out of a seed is compared with
+        an undisturbed run over the rows that the log of that seed says were kept.
 
         State lies in the stores of ``state``, or by keys in those of ``paging``.
 
@@ -106,7 +112,7 @@ class Simulation:
         self.parallelism = parallelism
         self._state = state
         self._paging = paging
-        self.managed, self.head_kills = managed, head_kills
+        self.managed, self.head_kills, self.sheds = managed, head_kills, sheds
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
@@ -122,12 +128,14 @@ class Simulation:
         most_turns = self._turns * _PATIENCE + 20_000
         world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
         world.fate.head_kills = world.dice.between(1, self.head_kills) if self.head_kills else 0
+        if self.sheds:
+            world.rates = RandomRates(world.dice, self._graph, 20.0 / self._turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[SinkDifference, ...] = ()
         if problem is None:
             try:
-                differences = tuple(self._differences(life.sinks))
+                differences = tuple(self._differences(life.sinks, self._kept(world) if self.sheds else self.expected))
             except FileNotFoundError as error:
                 problem = f"what was committed is gone: {error}"
             else:
@@ -185,9 +193,21 @@ class Simulation:
             raise nothing_left(self.left_out)
         self._undisturbed()
 
-    def _differences(self, sinks: Mapping[str, StagedSink]) -> Iterable[SinkDifference]:
+    def _kept(self, world: World) -> Mapping[str, pa.Table]:
+        """Return what stands in the sinks after an undisturbed run over what was kept."""
+        job = JobPlan("simulated", self.plan_at(self.parallelism), self.loop, Path("simulated"))
+        stretches = read_kept_files(world.repository.files, LAST_EPOCH)
+        graph = kept_input(self._graph, job.sampling_seed, stretches)
+        recording = replace(self.recording, graph=graph)
+        return Simulation(
+            recording, parallelism=self.parallelism, faults=NONE, key_groups=self.loop.key_groups
+        ).expected
+
+    def _differences(
+        self, sinks: Mapping[str, StagedSink], expected: Mapping[str, pa.Table]
+    ) -> Iterable[SinkDifference]:
         for name, actual in self._standing(sinks):
-            differs = difference(name, self.expected[name], actual)
+            differs = difference(name, expected[name], actual)
             if differs is not None:
                 yield differs
 

@@ -148,6 +148,8 @@ class SimulatedAttempt:
         """
         self._world.turn()
         self._network.maybe_cut(4.0 / self._world.turns)
+        if self._world.rates is not None:
+            self._world.rates.look(self)
         self._step(until_ns)
         if self._checkpoints.stopped is not None:
             self.drained = self._checkpoints.stopped.ended
@@ -256,6 +258,9 @@ class SimulatedAttempt:
         self._waiting.clear()
 
     def _sleep(self, now_ns: int, until_ns: int | None) -> None:
+        if until_ns is not None and until_ns <= now_ns:
+            # The turn itself has taken until then.
+            return
         times = [
             until_ns,
             self._network.next_ns(),

@@ -77,7 +77,9 @@ class SimulatedHead(Head):
 
     def turn(self) -> Outcome:
         """Let others go on a little before an instance here does one piece of work."""
-        now_ns = self._world.clock.monotonic_ns()
+        now_ns, rates = self._world.clock.monotonic_ns(), self._world.rates
+        if rates is not None and not self._world.fate.is_over:
+            rates.look(rates.attempt)
         for _ in range(self._world.dice.below(3)):
             self._cluster.turn(now_ns)
         return super().turn()
@@ -124,8 +126,7 @@ class ManagedProcess:
         restored = start.restored
         where = "nothing" if restored is None else f"epoch {restored.epoch}"
         self._world.history.event(f"attempt {start.attempt} begins from {where}")
-        self.last = self._attempts(plan, context, start)
-        return self.last
+        return self._made(self._attempts(plan, context, start))
 
     def survivors(
         self, plan: JobPlan, context: AttemptContext, last: PublishedCheckpoint
@@ -135,8 +136,13 @@ class ManagedProcess:
 
     def adopt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, found: Adopt) -> ManagedAttempt:
         """Return the attempt that goes on."""
-        self.last = self._attempts.adopt(plan, context, start, found)
-        return self.last
+        return self._made(self._attempts.adopt(plan, context, start, found))
+
+    def _made(self, attempt: ManagedAttempt) -> ManagedAttempt:
+        self.last = attempt
+        if self._world.rates is not None:
+            self._world.rates.attempt = attempt
+        return attempt
 
     def pause(self, seconds: float) -> None:
         """Let time pass between two attempts."""

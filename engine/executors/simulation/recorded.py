@@ -57,6 +57,11 @@ class RecordedSource(Source):
         fields = pa.schema([self._schema.field(name) for name in names])
         return RecordedSource(tables, fields, self.aligned, self._words)
 
+    def where(self, stays: Callable[[str, int], pa.Array]) -> "RecordedSource":
+        """Return the rows for which ``stays``, asked with a partition's name and number of rows, says True."""
+        tables = {name: table.filter(stays(name, table.num_rows)) for name, table in self._partitions.items()}
+        return RecordedSource(tables, self._schema, self.aligned, self._words)
+
     def describe(self) -> str:
         """Say what was read."""
         return f"{self.rows:,} rows of {self._words}"

@@ -10,6 +10,7 @@ from penstock.engine.executors.simulation.faults import Fate, Faults
 from penstock.engine.executors.simulation.history import History
 from penstock.engine.executors.simulation.page_faults import PageFaults
 from penstock.engine.executors.simulation.paged import SimulatedPages, SimulatedPaging
+from penstock.engine.executors.simulation.random_rates import RandomRates
 from penstock.engine.executors.simulation.watermarks import Watermarks
 from penstock.model.errors import BugError
 from penstock.state.checkpoints.repository import CheckpointRepository
@@ -45,6 +46,7 @@ class World:
         self.background = SimulatedBackground(self.clock, self.dice)
         self.watermarks = Watermarks()
         self.pages: SimulatedPages | None = None
+        self.rates: RandomRates | None = None
         if self.paging is not None:
             page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)
             self.pages = SimulatedPages(self.paging, page_faults)

@@ -1,0 +1,64 @@
+"""Runs that shed at random rates under faults: what is committed is what their logs say was kept, and nothing else."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
+from penstock.engine.executors.simulation.faults import Faults
+from tests.engine.executors.simulated_support import read
+
+pytestmark = pytest.mark.xdist_group("simulated")
+
+SEEDS = range(1, 301)
+
+POINTS = {
+    "kept.before_write",
+    "kept.written",
+    "checkpoint.manifest.before_publish",
+    "checkpoint.manifest.published",
+    "checkpoint.before_commit",
+    "checkpoint.after_commit",
+    "instance.barrier.passed",
+}
+"""Failpoints at which power must be lost at least once."""
+
+
+def filtered(job: ps.Job) -> None:
+    """Two pipelines that share no channel, of operators without state, one behind an exchange."""
+    dear = read(job, 1, "these").filter(col("value") >= 200).select("key", "value").name("dear")
+    dear.rebalance().select("value").name("values").collect().name("out").with_min_accuracy(0.1)
+    read(job, 2, "those").select("key").name("keys").collect().name("beside").with_min_accuracy(0.1)
+
+
+@cache
+def simulation(managed: bool) -> Simulation:
+    job = ps.Job()
+    filtered(job)
+    return Simulation(record_pipeline(job.graph, 10_000), faults=Faults(), managed=managed, sheds=True)
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_the_committed_output_is_what_the_log_says_was_kept(managed: bool) -> None:
+    results = [simulation(managed).run(seed) for seed in range(1, 9)]
+    agree(results)
+    assert sum(result.crashes for result in results) > len(results)
+
+
+@pytest.mark.long("some hundreds of seeds lose power at every step of the log")
+def test_power_is_lost_around_every_step_of_the_log() -> None:
+    results = [simulation(managed).run(seed) for managed in (False, True) for seed in SEEDS]
+    agree(results)
+    crashed: Counter[str] = Counter()
+    for result in results:
+        crashed.update(result.crashed_at)
+    assert not POINTS - crashed.keys()
+
+
+def agree(results: Sequence[SeedResult]) -> None:
+    for result in results:
+        assert (result.seed, result.problem) == (result.seed, None), "\n".join(result.story)
