@@ -1,0 +1,184 @@
+"""Keep rates on every executor, set while jobs run and fail: what is written is what the log says was kept."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.dsl.job import Handle
+from penstock.engine.checkpoint.kept_files import read_kept_files
+from penstock.engine.dataflow.partition_sample import sampling_seed
+from penstock.engine.executors.embedded_attempt import EmbeddedAttempt
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
+from penstock.engine.jobs.ledger import check_ledger
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.model.config import LoopOptions
+from penstock.model.keep_rates import STEPS, KeepRates
+from penstock.shedding.kept_log import Stretch, decode_kept_log, merged
+from penstock.shedding.offset_sampling import sample_steps
+from penstock.state.checkpoints.manifest import LAST_EPOCH
+from penstock.state.files.local_files import LocalFiles
+from tests.contracts.executors.metered import PARTITIONS, ROWS, Metered, MeteredJob, Unsteady, task_managers, until
+from tests.contracts.executors.test_recovery import kill
+from tests.contracts.executors.ways import EXECUTORS, PROCESSES, RAY, SMALL
+from tests.long_cases import but_for
+
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "embedded, 1": {},
+    "embedded, 2, small": {"parallelism": 2, **SMALL},
+    "processes, 1, small": {**PROCESSES, "parallelism": 1, **SMALL},
+    "processes, 2": {**PROCESSES, "parallelism": 2},
+    "ray, 2, small": {**RAY, "parallelism": 2, **SMALL},
+}
+
+
+@pytest.fixture
+def rates(monkeypatch: pytest.MonkeyPatch) -> Iterator["SimpleQueue[KeepRates]"]:
+    """Keep rates that the attempt which runs sets between two of its steps, in order."""
+    waiting: SimpleQueue[KeepRates] = SimpleQueue()
+    for kind in (EmbeddedAttempt, ManagedAttempt):
+        monkeypatch.setattr(kind, "proceed", _with_rates(kind.proceed, waiting))
+    yield waiting
+    assert waiting.empty()
+
+
+def _with_rates(proceed: Callable[..., Any], waiting: "SimpleQueue[KeepRates]") -> Callable[..., Any]:
+    def proceed_with_rates(attempt: Any, over: Callable[[], bool], *arguments: Any) -> Any:
+        def set_and_look() -> bool:
+            with contextlib.suppress(Empty):
+                attempt.set_keep(waiting.get_nowait())
+            return over()
+
+        return proceed(attempt, set_and_look, *arguments)
+
+    return proceed_with_rates
+
+
+@dataclass(frozen=True)
+class SheddingJob(MeteredJob):
+    """Rows as they are, shed between the source and their files."""
+
+    def start_shedding(self, *, away_at: int | None = None, **options: Any) -> Handle:
+        job = ps.Job()
+        numbers = ps.read(Metered(self.folder / "meter"), time="at", job=job).name("numbers")
+        rows = numbers.filter(col("id") >= 0).name("all").rebalance().select("id", "key").name("some")
+        rows.write_parquet(self.folder / "out" / "rows").name("rows").with_min_accuracy(0.1)
+        if away_at is not None:
+            unsteady = Unsteady(away_at, self.folder / "came back")
+            numbers.write(unsteady).name("unsteady").with_min_accuracy(0.1)
+        return job.start("metered", **self._options(options))
+
+    def check_kept(self, metrics: JobMetrics, stretches: list[Stretch]) -> None:
+        """Hold the output and the account against the log; rows that came before it was armed have stayed."""
+        seed = sampling_seed("metered", LoopOptions().seed)
+        expected: list[int] = []
+        for partition in range(PARTITIONS):
+            limits = np.full(ROWS, STEPS)
+            mine = [item for item in stretches if item.partition == str(partition)]
+            assert mine and mine[-1].stop == ROWS
+            for before, after in itertools.pairwise(mine):
+                assert before.stop == after.start and before.keep != after.keep
+            for item in mine:
+                limits[item.start : item.stop] = round(item.keep * STEPS)
+            stay = np.flatnonzero(sample_steps(seed, str(partition), np.arange(ROWS)) < limits)
+            expected += (stay * PARTITIONS + partition).tolist()
+        files = (self.folder / "out" / "rows").glob("*.parquet")
+        written = [row for path in files for row in pq.read_table(path, columns=["id"]).column("id").to_pylist()]
+        assert sorted(written) == sorted(expected)
+        check_ledger(metrics.ledger, ended=True)
+        assert metrics.source_rows == PARTITIONS * ROWS
+        assert metrics.ledger.shed == PARTITIONS * ROWS - len(expected)
+
+    def log(self) -> list[Stretch]:
+        return read_kept_files(LocalFiles(self.folder / "checkpoints" / "metered"), LAST_EPOCH)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SheddingJob:
+    made = SheddingJob(tmp_path)
+    made.give(0)
+    return made
+
+
+def set_and_read(job: SheddingJob, handle: Handle, rates: "SimpleQueue[KeepRates]", keep: float, rows: int) -> None:
+    """Set a rate, and let the source give so many rows of each partition once an attempt has taken it."""
+    rates.put(KeepRates({"numbers": keep}))
+    until(rates.empty, handle)
+    job.give(rows)
+    until(lambda: handle.metrics().source_rows >= PARTITIONS * rows, handle)
+
+
+@pytest.mark.parametrize(
+    "way", but_for(WAYS, ["embedded, 2, small", "processes, 2"], "the other ways; those of most difference stay")
+)
+def test_what_is_written_is_what_the_log_says_was_kept(
+    job: SheddingJob, rates: "SimpleQueue[KeepRates]", way: str, request: pytest.FixtureRequest
+) -> None:
+    if way.startswith("ray"):
+        request.getfixturevalue("on_ray")
+    handle = job.start_shedding(checkpoint_interval="50ms", **WAYS[way])
+    set_and_read(job, handle, rates, 0.5, 1_000)
+    set_and_read(job, handle, rates, 0.25, 2_000)
+    set_and_read(job, handle, rates, 1.0, 3_000)
+    rates.put(KeepRates({"numbers": 0.125}))
+    until(rates.empty, handle)
+    job.give(ROWS)
+    metrics = handle.wait()
+    log = job.log()
+    job.check_kept(metrics, log)
+    assert {item.keep for item in log} == {0.5, 0.25, 1.0, 0.125}
+
+
+@pytest.mark.parametrize("executor", ["embedded", "processes"])
+def test_after_a_failure_output_and_log_agree_and_the_rates_are_those_set_last(
+    job: SheddingJob, rates: "SimpleQueue[KeepRates]", executor: str
+) -> None:
+    away_at = PARTITIONS * ROWS // 2 if executor == "embedded" else None
+    options = {"parallelism": 2, "checkpoint_interval": "50ms", **EXECUTORS[executor]}
+    handle = job.start_shedding(away_at=away_at, **options)
+    set_and_read(job, handle, rates, 0.5, 1_000)
+    until(lambda: job.table_rows() > 0, handle)
+    if executor == "processes":
+        kill(task_managers()[0].pid)
+    rates.put(KeepRates({"numbers": 0.25}))
+    until(rates.empty, handle)
+    job.give(ROWS)
+    metrics = handle.wait()
+    assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 1
+    log = job.log()
+    job.check_kept(metrics, log)
+    assert {item.keep for item in log} == {0.5, 0.25}
+
+
+@pytest.mark.parametrize("executor", ["embedded", "processes"])
+def test_without_checkpoints_the_log_is_a_file_of_the_job(
+    job: SheddingJob, rates: "SimpleQueue[KeepRates]", executor: str
+) -> None:
+    handle = job.start_shedding(checkpoint_dir=None, parallelism=2, **EXECUTORS[executor])
+    set_and_read(job, handle, rates, 0.5, 1_000)
+    rates.put(KeepRates({"numbers": 0.25}))
+    until(rates.empty, handle)
+    job.give(ROWS)
+    metrics = handle.wait()
+    name, _, stretches = decode_kept_log((job.folder / "job" / "kept.jsonl").read_bytes())
+    assert name == "metered"
+    job.check_kept(metrics, merged(stretches))
+
+
+@pytest.mark.parametrize("checkpoint_dir", [None, "some"])
+def test_nothing_is_logged_of_a_job_that_is_not_armed(job: SheddingJob, checkpoint_dir: str | None) -> None:
+    options = {} if checkpoint_dir is None else {"checkpoint_dir": job.folder / "checkpoints"}
+    job.give(ROWS)
+    metrics = job.start_shedding(**{"checkpoint_dir": None, **options}).wait()
+    assert metrics.ledger.shed == 0 and job.table_rows() == PARTITIONS * ROWS
+    assert not (job.folder / "job" / "kept.jsonl").exists()
+    assert not (job.folder / "checkpoints" / "metered" / "kept").exists()
