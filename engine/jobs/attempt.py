@@ -132,13 +132,13 @@ class Attempt(CheckpointPort, Protocol):
         """Let it look again."""
 
     def set_keep(self, rates: KeepRates) -> None:
-        """Let sources and branches keep these shares of their rows from the next read on; those not named keep all.
+        """Let sources keep these shares of their records from the next read on; those not named keep all.
 
         By the thread that runs the attempt, between two steps. The first call arms the job: from then on what is kept
         is logged. Regions that are restored, and attempts that follow, begin with the rates that were set last.
 
         Raises:
-            BugError: a rate is of nothing that may be shed, or out of its range.
+            BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
         """
 
     def metrics(self) -> JobMetrics:

@@ -24,14 +24,17 @@ def check_rates(graph: ExecutionGraph, rates: KeepRates) -> None:
     """Check that rates are those of shedders that a plan has.
 
     Raises:
-        BugError: a name is that of no source or branch that may be shed, or a rate is no multiple of 1/64 in [0, 1].
+        BugError: a name is that of no source that may be shed, a rate is no multiple of 1/64 in [0, 1], or one is set
+            for a branch.
     """
-    points = shedding_points(graph.graph, bounded=True)
-    unknown = [repr(name) for name in rates.sources if name not in points.sources]
-    unknown += [" > ".join(map(repr, edge)) for edge in rates.branches if edge not in points.branches]
+    if rates.branches:
+        producer, consumer = next(iter(rates.branches))
+        raise BugError(f"a keep rate is set for the branch {producer!r} > {consumer!r}, but only sources are shed")
+    sources = shedding_points(graph.graph, bounded=True).sources
+    unknown = [name for name in rates.sources if name not in sources]
     if unknown:
-        raise BugError(f"a keep rate is set for {unknown[0]}, which is no source or branch that may be shed")
-    for rate in (*rates.sources.values(), *rates.branches.values()):
+        raise BugError(f"a keep rate is set for {unknown[0]!r}, which is no source that may be shed")
+    for rate in rates.sources.values():
         if not (0.0 <= rate <= 1.0 and steps_of(rate) / 64 == rate):
             raise BugError(f"a keep rate is {rate}, which is no multiple of 1/64 in [0, 1]")
 

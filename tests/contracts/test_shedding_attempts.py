@@ -95,9 +95,9 @@ def test_a_region_that_is_restored_sheds_as_was_said_last(bench: Bench) -> None:
 
 def test_what_may_not_be_shed_and_rates_out_of_range_are_refused(bench: Bench) -> None:
     for rates, message in (
-        (KeepRates({"nobody": 0.5}), "'nobody', which is no source or branch"),
-        (KeepRates({"left out": 0.5}), "'left out', which is no source or branch"),
-        (KeepRates(branches={("left", "left rows"): 0.5}), "'left' > 'left rows', which is no source or branch"),
+        (KeepRates({"nobody": 0.5}), "'nobody', which is no source that"),
+        (KeepRates({"left out": 0.5}), "'left out', which is no source that"),
+        (KeepRates(branches={("left", "left rows"): 0.5}), "the branch 'left' > 'left rows', but only sources"),
         (KeepRates({"left": 0.3}), "no multiple of 1/64"),
         (KeepRates({"left": 1.25}), "no multiple of 1/64"),
     ):

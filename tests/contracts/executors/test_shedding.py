@@ -1,11 +1,9 @@
 """Keep rates on every executor, set while jobs run and fail: what is written is what the log says was kept."""
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,6 @@ from penstock import col
 from penstock.dsl.job import Handle
 from penstock.engine.checkpoint.kept_files import read_kept_files
 from penstock.engine.dataflow.partition_sample import sampling_seed
-from penstock.engine.executors.embedded_attempt import EmbeddedAttempt
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.config import LoopOptions
@@ -31,6 +27,7 @@ from tests.contracts.executors.metered import PARTITIONS, ROWS, Metered, Metered
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.ways import EXECUTORS, PROCESSES, RAY, SMALL
 from tests.long_cases import but_for
+from tests.set_rates import Rates, set_by_attempts
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "embedded, 1": {},
@@ -42,25 +39,10 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 
 
 @pytest.fixture
-def rates(monkeypatch: pytest.MonkeyPatch) -> Iterator["SimpleQueue[KeepRates]"]:
-    """Keep rates that the attempt which runs sets between two of its steps, in order."""
-    waiting: SimpleQueue[KeepRates] = SimpleQueue()
-    for kind in (EmbeddedAttempt, ManagedAttempt):
-        monkeypatch.setattr(kind, "proceed", _with_rates(kind.proceed, waiting))
+def rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
+    waiting = set_by_attempts(monkeypatch)
     yield waiting
     assert waiting.empty()
-
-
-def _with_rates(proceed: Callable[..., Any], waiting: "SimpleQueue[KeepRates]") -> Callable[..., Any]:
-    def proceed_with_rates(attempt: Any, over: Callable[[], bool], *arguments: Any) -> Any:
-        def set_and_look() -> bool:
-            with contextlib.suppress(Empty):
-                attempt.set_keep(waiting.get_nowait())
-            return over()
-
-        return proceed(attempt, set_and_look, *arguments)
-
-    return proceed_with_rates
 
 
 @dataclass(frozen=True)
@@ -109,7 +91,7 @@ def job(tmp_path: Path) -> SheddingJob:
     return made
 
 
-def set_and_read(job: SheddingJob, handle: Handle, rates: "SimpleQueue[KeepRates]", keep: float, rows: int) -> None:
+def set_and_read(job: SheddingJob, handle: Handle, rates: Rates, keep: float, rows: int) -> None:
     """Set a rate, and let the source give so many rows of each partition once an attempt has taken it."""
     rates.put(KeepRates({"numbers": keep}))
     until(rates.empty, handle)
@@ -121,7 +103,7 @@ def set_and_read(job: SheddingJob, handle: Handle, rates: "SimpleQueue[KeepRates
     "way", but_for(WAYS, ["embedded, 2, small", "processes, 2"], "the other ways; those of most difference stay")
 )
 def test_what_is_written_is_what_the_log_says_was_kept(
-    job: SheddingJob, rates: "SimpleQueue[KeepRates]", way: str, request: pytest.FixtureRequest
+    job: SheddingJob, rates: Rates, way: str, request: pytest.FixtureRequest
 ) -> None:
     if way.startswith("ray"):
         request.getfixturevalue("on_ray")
@@ -140,7 +122,7 @@ def test_what_is_written_is_what_the_log_says_was_kept(
 
 @pytest.mark.parametrize("executor", ["embedded", "processes"])
 def test_after_a_failure_output_and_log_agree_and_the_rates_are_those_set_last(
-    job: SheddingJob, rates: "SimpleQueue[KeepRates]", executor: str
+    job: SheddingJob, rates: Rates, executor: str
 ) -> None:
     away_at = PARTITIONS * ROWS // 2 if executor == "embedded" else None
     options = {"parallelism": 2, "checkpoint_interval": "50ms", **EXECUTORS[executor]}
@@ -159,10 +141,10 @@ def test_after_a_failure_output_and_log_agree_and_the_rates_are_those_set_last(
     assert {item.keep for item in log} == {0.5, 0.25}
 
 
-@pytest.mark.parametrize("executor", ["embedded", "processes"])
-def test_without_checkpoints_the_log_is_a_file_of_the_job(
-    job: SheddingJob, rates: "SimpleQueue[KeepRates]", executor: str
-) -> None:
+@pytest.mark.parametrize(
+    "executor", but_for(["embedded", "processes"], ["embedded"], "on task managers; with checkpoints stays")
+)
+def test_without_checkpoints_the_log_is_a_file_of_the_job(job: SheddingJob, rates: Rates, executor: str) -> None:
     handle = job.start_shedding(checkpoint_dir=None, parallelism=2, **EXECUTORS[executor])
     set_and_read(job, handle, rates, 0.5, 1_000)
     rates.put(KeepRates({"numbers": 0.25}))
