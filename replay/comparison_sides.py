@@ -10,15 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from penstock.engine.connectors.kafka.sink import KafkaSink
+from penstock.model import result_columns
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.model.schema import StreamSchema
 from penstock.replay.approximate import approximate_columns
 from penstock.replay.checkpoint_progress import CheckpointProgress, OpenResults
 from penstock.replay.compiler import compile_job, only, plain
-from penstock.replay.frames import ReplayError
+from penstock.replay.frames import Frame, ReplayError
+from penstock.replay.grading import Quality, counts_of
+from penstock.replay.sample_columns import KEEP
 from penstock.replay.source_reading import SourceReading
+from penstock.replay.spark_types import quoted_name
 from penstock.replay.stream_output import UnreadableError, as_written, standing_rows
+from penstock.replay.written_columns import ACCURACY, BIASED, WrittenColumns, written_columns
 
 
 class CountsOnlyError(Exception):
@@ -44,8 +51,24 @@ class ComparisonSides:
     approximate: Sequence[str]
     at_least_once: str | None
     """The topic, if the sink's may hold what came behind the checkpoint."""
+    quality: Quality | None
+    """How good the stream says that its rows are; None: it does not say, or that is compared as well."""
+    _columns: WrittenColumns
     _notes: Sequence[str]
     _progress: CheckpointProgress | None
+
+    def whole(self) -> WholeSides:
+        """Return the two sides with all columns that the sink writes, the exact ones of the highest quality."""
+        if self.quality is None:
+            return WholeSides(self.stream, self.exact, self._columns.schema)
+        names = self._columns.schema.fields.names
+        columns = {ACCURACY: f.lit(1.0), BIASED: f.lit(False)}
+        for name in self._columns.intervals:
+            columns |= {f"{name}_{end}": f.col(quoted_name(name)) for end in ("low", "high")}
+            columns[f"{name}_certified"] = f.lit(True)
+        exact = self.exact.withColumns(columns)
+        stream = self.quality.stream
+        return WholeSides(*(rows.select(*map(quoted_name, names)) for rows in (stream, exact)), self._columns.schema)
 
     def open(self) -> Sequence[OpenResults]:
         """Count results that were still to come; ask once the rows have been looked at."""
@@ -64,6 +87,15 @@ class ComparisonSides:
         return [*notes, *self._notes]
 
 
+@dataclass(frozen=True)
+class WholeSides:
+    """Rows with the columns of ``schema``."""
+
+    stream: DataFrame
+    exact: DataFrame
+    schema: StreamSchema
+
+
 @contextmanager
 def comparison_sides(
     graph: JobGraph, sink: OperatorNode, keys: Sequence[str], reading: SourceReading, session: SparkSession
@@ -74,8 +106,8 @@ def comparison_sides(
         CountedError: the sink leaves nothing that could be read.
         ReplayError, SchemaError: a side cannot be had; the message says why.
     """
-    edge = sink.inputs[0]
-    schema = graph[edge.operator].outputs[edge.output]
+    written = written_columns(graph, sink)
+    schema = written.schema
     checkpoint = reading.checkpoint
     progress = None if checkpoint is None else CheckpointProgress(checkpoint)
     approximate = approximate_columns(graph, sink)
@@ -87,7 +119,8 @@ def comparison_sides(
             progress.check_sources(only(graph, sink.name))
         sample = reading.sample(graph, sink.name)
         frame = compile_job(graph, reading, progress, sink=sink.name, sample=sample)[sink.name]
-        exact = as_written(plain(frame).rows, sink, schema)
+        names, exact = _compared(written, frame, estimates=reading.estimates)
+        exact = as_written(exact, sink, schema)
         try:
             stream = standing_rows(session, sink, schema, checkpoint)
         except UnreadableError as error:
@@ -98,14 +131,46 @@ def comparison_sides(
         notes = [_of_column(name, approximate[name].function, near.get(name)) for name in approximate]
         topic = None if progress is None else _at_least_once(sink)
         stream, exact = stream.drop(*dropped).persist(), exact.drop(*dropped).persist()
+        notes += _of_quality(written, names, estimates=reading.estimates)
+        quality = None
+        if written.quality and not reading.estimates:
+            quality = Quality(stream, *counts_of(exact), written.intervals)
+        columns = [quoted_name(name) for name in names if name not in dropped]
+        sides = (stream.select(*columns), exact.select(*columns))
         try:
-            yield ComparisonSides(stream, exact, near, list(approximate), topic, notes, progress)
+            yield ComparisonSides(*sides, near, list(approximate), topic, quality, written, notes, progress)
         finally:
             exact.unpersist()
             stream.unpersist()
     finally:
         if progress is not None:
             progress.close()
+
+
+def _compared(written: WrittenColumns, frame: Frame, *, estimates: bool) -> tuple[list[str], DataFrame]:
+    """Return the columns to compare, and the exact rows with these and what counts them.
+
+    Over kept rows the quality of results is among them, as far as what stands before the sink says it.
+    """
+    names, hidden = list(written.users), frame.hidden.names
+    if not written.quality:
+        return names, plain(frame).rows
+    if not estimates or not hidden:
+        return names, frame.rows
+    keep = quoted_name(KEEP) if KEEP in hidden else "1.0D"
+    accuracy = quoted_name(result_columns.ACCURACY) if result_columns.ACCURACY in hidden else keep
+    biased = quoted_name(result_columns.BIASED) if result_columns.BIASED in hidden else "false"
+    columns = [quoted_name(name) for name in names]
+    rows = frame.rows.selectExpr(*columns, f"{accuracy} AS {ACCURACY}", f"{biased} AS {BIASED}")
+    return [*names, ACCURACY, BIASED], rows
+
+
+def _of_quality(written: WrittenColumns, names: Sequence[str], *, estimates: bool) -> list[str]:
+    if not written.quality or not estimates:
+        return []
+    if ACCURACY not in names:
+        return ["what the stream says of its accuracy was not compared, as operators before it are computed as a whole"]
+    return ["the ends of intervals were not compared: the batch computes none"] if written.intervals else []
 
 
 def _of_column(name: str, function: str, error: float | None) -> str:

@@ -63,7 +63,6 @@ def command(
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.replay.session import spark_session
-        from penstock.replay.validation_result import ComparisonStatus
 
         spark = spark_settings(settings)
         bounds = ReplayBounds(checkpoint_dir, checkpoint, start, stop, archive, kept)
@@ -73,7 +72,7 @@ def command(
         with spark_session(master, settings=spark, name=f"penstock-validate-{request.name}") as session:
             validation = _validate(request, session, chosen, corrector, kept)
         _report(validation, out, as_json=as_json)
-    if validation.status != ComparisonStatus.SAME:
+    if not validation.status.passes:
         raise typer.Exit(FAILED)
 
 

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
-from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, differences
+from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, TIMES, differences
 from penstock.replay.comparison_sides import ComparisonSides, CountsOnlyError, comparison_sides
 from penstock.replay.correction import Corrector
 from penstock.replay.frames import ReplayError
+from penstock.replay.grades import QueryGrade, Shedding
+from penstock.replay.grading import Quality, aggregate_grades, classified, drawn_rows, graded_rows
 from penstock.replay.output_keys import OutputKeys, output_keys
+from penstock.replay.sample_columns import USED
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_failures import spark_errors, worker_failure
 from penstock.replay.spark_types import quoted_name
@@ -30,23 +32,33 @@ from penstock.replay.validation_result import (
     DifferenceKind,
     Example,
     QueryValidation,
-    WindowResult,
+)
+from penstock.replay.window_counts import (
+    COUNTED,
+    Stretch,
+    counts_by_window,
+    stretch_of,
+    totals_of,
+    window_results,
+    with_grades,
 )
 
-MOST_WINDOWS = 10_000
 MOST_EXAMPLES = 20
-BUCKETS = 60
-"""Into about how many stretches of time rows without windows are counted."""
 
 _BY_ORDER = "which of them stands in the end depends on the order in which they were written"
-_START, _END = "$start", "$end"
-_COUNTED = ("rows_exact", "rows_stream", MISSING, EXTRA, DIFFERENT)
 
 
 def validate_sink(
-    graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: Any, corrector: Corrector | None = None
+    graph: JobGraph,
+    sink: OperatorNode,
+    reading: SourceReading,
+    session: Any,
+    corrector: Corrector | None = None,
+    files: str | None = None,
 ) -> QueryValidation:
     """Compare what stands in one sink with what a replay of its sources gives; ``corrector`` publishes what differs.
+
+    Estimates of a stream that shed rows are graded; ``files`` is a folder for Parquet of the grades.
 
     What cannot be compared says why in the result: what is not promised, has no counterpart in a batch, or left
     nothing that can be read.
@@ -65,7 +77,7 @@ def validate_sink(
         return QueryValidation(**identity, why=why)
     try:
         with comparison_sides(graph, sink, keys.columns, reading, session) as sides:
-            return _compared(graph, sink, identity, keys, sides, session, corrector)
+            return _compared(sink, identity, keys, sides, session, corrector, files)
     except CountsOnlyError as error:
         counted = error.rows_stream or 0
         return QueryValidation(**identity, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
@@ -79,17 +91,17 @@ def validate_sink(
 
 
 def _compared(
-    graph: JobGraph,
     sink: OperatorNode,
     identity: dict[str, Any],
     keys: OutputKeys,
     sides: ComparisonSides,
     session: Any,
     corrector: Corrector | None,
+    files: str | None,
 ) -> QueryValidation:
-    spec, edge = sink.spec, sink.inputs[0]
+    spec = sink.spec
     assert isinstance(spec, SinkSpec)
-    result = _result(identity, keys, sides)
+    result = _result(identity, keys, sides, files)
     if result.missing and spec.mode == "upsert" and _repeats(sides.exact, spec.key):
         return QueryValidation(**identity, why=f"several rows have the same {', '.join(spec.key)}: {_BY_ORDER}")
     open_results = sides.open()
@@ -101,8 +113,8 @@ def _compared(
     if sides.approximate:
         why = f"column {sides.approximate[0]!r} of sink {sink.name!r} is approximate: nothing tells the right rows"
         return replace(result, correction=CorrectionResult(topic=corrector.topic, why=why))
-    schema = graph[edge.operator].outputs[edge.output]
-    correction = corrector.correct(session, sink, schema, keys.columns, sides.stream, sides.exact)
+    whole = sides.whole()
+    correction = corrector.correct(session, sink, whole.schema, keys.columns, whole.stream, whole.exact)
     return replace(result, correction=correction)
 
 
@@ -112,97 +124,67 @@ def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:
     return not counts.where(f.col("count") > 1).isEmpty()
 
 
-def _result(identity: dict[str, Any], keys: OutputKeys, compared: ComparisonSides) -> QueryValidation:
+def _result(
+    identity: dict[str, Any], keys: OutputKeys, compared: ComparisonSides, files: str | None
+) -> QueryValidation:
     stream, exact = compared.stream, compared.exact
-    window = _window(keys, exact, stream)
-    differing = differences(stream, exact, keys.columns, compared.near).persist()
+    quality = compared.quality if compared.quality is not None and compared.quality.sheds() else None
+    window = stretch_of(keys, exact, stream)
+    differing = _differing(keys.columns, compared, quality).persist()
     try:
-        row = f.coalesce(f.col(EXACT), f.col(STREAM))
-        sides = [
-            _counted(exact, window, None, "rows_exact"),
-            _counted(stream, window, None, "rows_stream"),
-            *(_counted(differing.where(f.col(STATUS) == status), window, row, status) for status in _COUNTED[2:]),
-        ]
-        union = sides[0]
-        for side in sides[1:]:
-            union = union.unionByName(side)
-        counts = union.groupBy(_START, _END).agg(*(f.sum(name).alias(name) for name in _COUNTED)).persist()
-        totals = counts.agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in _COUNTED)).collect()[0].asDict()
-        windows, left_out = _windows(counts, identity["promised_accuracy"])
+        counts = counts_by_window(stream, exact, differing, window, quality).persist()
+        grade = None if quality is None else QueryGrade(counted=quality.is_counted)
+        if quality is not None and keys.columns:
+            bounds = [name for name in (window.start, window.end) if name is not None] if window.end else []
+            graded = graded_rows(quality, keys.columns, bounds, identity["promised_accuracy"]).persist()
+            if files is not None:
+                graded.write.mode("overwrite").parquet(files)
+            counts = with_grades(counts, graded, window if window.end else Stretch()).persist()
+            drawn = drawn_rows(graded, keys.columns, bounds)
+            grade = QueryGrade(
+                aggregates=aggregate_grades(graded), drawn=drawn, counted=quality.is_counted, files=files
+            )
+        totals = totals_of(counts)
+        is_counted = quality is not None and quality.is_counted
+        windows, left_out = window_results(
+            counts, identity["promised_accuracy"], counted=is_counted, graded=quality is not None
+        )
         counts.unpersist()
-        examples = _examples(differing, keys.columns)
+        examples = _examples(differing.where(f.col(STATUS).isin(MISSING, EXTRA, DIFFERENT)), keys.columns)
     finally:
         differing.unpersist()
-    counted: dict[str, Any] = {name: int(totals[name]) for name in _COUNTED}
+    counted: dict[str, Any] = {name: int(totals[name]) for name in COUNTED}
+    if is_counted:
+        counted |= {name: int(totals[name]) for name in ("rows_expected", "rows_used")}
+    if quality is not None:
+        counted["biased"] = totals["biased"] > 0
     return QueryValidation(
         **identity,
         **counted,
+        grade=grade,
         windows=windows,
         windows_left_out=left_out,
         examples=examples,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """The stretch of time that a row counts to: from one column to another, or so many ``seconds`` around one.
-
-    Without any column there is none.
-    """
-
-    start: str | None = None
-    end: str | None = None
-    seconds: int = 0
-
-
-def _window(keys: OutputKeys, exact: DataFrame, stream: DataFrame) -> _Stretch:
-    """Return a row's window, or for rows without one the stretch of time that its event time lies in."""
-    if keys.window_start is not None and keys.window_end is not None:
-        return _Stretch(keys.window_start, keys.window_end)
-    if keys.time is None:
-        return _Stretch()
-    time = f.col(quoted_name(keys.time)).cast("timestamp_ntz")
-    ends = exact.select(time.alias(_START)).union(stream.select(time.alias(_START)))
-    low, high = ends.agg(f.min(_START), f.max(_START)).collect()[0]
-    if low is None:
-        return _Stretch()
-    seconds = max(1, -(-int((high - low).total_seconds() + 1) // BUCKETS))
-    return _Stretch(keys.time, seconds=seconds)
-
-
-def _counted(rows: DataFrame, window: _Stretch, row: Column | None, name: str) -> DataFrame:
-    """Return how many rows there are in every window, as column ``name``; the other counts are 0."""
-
-    def column(of: str) -> Column:
-        return f.col(quoted_name(of)) if row is None else row[of]
-
-    if window.start is None:
-        start, end = (f.lit(None).cast("timestamp_ntz") for _ in range(2))
-    elif window.end is None:
-        at = f.unix_seconds(column(window.start).cast("timestamp_ntz").cast("timestamp"))
-        first = f.floor(at / window.seconds) * window.seconds
-        start, end = (f.timestamp_seconds(first + more).cast("timestamp_ntz") for more in (0, window.seconds))
-    else:
-        start, end = (column(of).cast("timestamp_ntz") for of in (window.start, window.end))
-    counted = rows.groupBy(start.alias(_START), end.alias(_END)).agg(f.count("*").alias(name))
-    return counted.select(_START, _END, *(f.col(item) if item == name else f.lit(0).alias(item) for item in _COUNTED))
-
-
-def _windows(counts: DataFrame, promised: float) -> tuple[Sequence[WindowResult], int]:
-    """Return windows in order of time, and how many are left out; those that differ are taken first."""
-    differs = f.col(MISSING) + f.col(EXTRA) + f.col(DIFFERENT) > 0
-    listed = counts.orderBy(f.desc(differs), _START, _END).limit(MOST_WINDOWS).collect()
-    results = []
-    for row in listed:
-        counted: dict[str, Any] = {name: int(row[name]) for name in _COUNTED}
-        window = {"window_start": row[_START], "window_end": row[_END]}
-        results.append(WindowResult(**window, **counted, promised_accuracy=promised))
-    return sorted(results, key=_time_order), counts.count() - len(listed)
-
-
-def _time_order(window: WindowResult) -> tuple[bool, datetime, bool, datetime]:
-    start, end = window.window_start, window.window_end
-    return start is not None, start or datetime.min, end is not None, end or datetime.min
+def _differing(keys: Sequence[str], compared: ComparisonSides, quality: Quality | None) -> DataFrame:
+    """Return the rows that differ, with the reason where rows were shed for them."""
+    stream, exact, near = compared.stream, compared.exact, compared.near
+    if quality is None:
+        return differences(stream, exact, keys, near)
+    if keys or not quality.is_counted:
+        return classified(differences(stream, exact, keys, near), quality, keys)
+    # Rows are known to be shed, or have to be there.
+    names = [f.col(quoted_name(name)) for name in exact.columns]
+    used = differences(stream, quality.exact.where(f.col(USED) > 0).select(*names), keys, near)
+    shed = quality.exact.where(f.col(USED) == 0).select(f.struct(*names).alias(EXACT))
+    columns = {
+        STATUS: f.lit(str(Shedding.VANISHED)),
+        TIMES: f.lit(1),
+        STREAM: f.lit(None).cast(used.schema[STREAM].dataType),
+    }
+    return used.unionByName(shed.withColumns(columns))
 
 
 def _examples(differing: DataFrame, keys: Sequence[str]) -> list[Example]:

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from penstock.replay.grades import QueryGrade
 from penstock.replay.validation_result import (
     Accuracy,
     QueryValidation,
@@ -25,6 +26,7 @@ VERSION = 1
 
 _ROWS = ("rows_exact", "rows_stream", "missing", "extra", "different")
 _ACCURACY = ("rows_expected", "rows_used", "promised_accuracy", "true_accuracy", "biased")
+_SHED = ("estimated", "vanished", "emerged")
 _ESTIMATE = ("exact", "estimate", "low", "high", "covered")
 
 
@@ -71,7 +73,9 @@ def _query_data(query: QueryValidation) -> dict[str, Any]:
         "rows_stream": rows.pop("rows_stream"),
         "same": query.same,
         **rows,
+        **{name: getattr(query, name) for name in _SHED},
         **_accuracy_data(query),
+        "grade": None if query.grade is None else _grade_data(query.grade),
         "windows": [_window_data(window) for window in query.windows],
         "windows_left_out": query.windows_left_out,
         "examples": [asdict(example) for example in query.examples],
@@ -87,10 +91,22 @@ def _window_data(window: WindowResult) -> dict[str, Any]:
     return {
         "window_start": _time_data(window.window_start),
         "window_end": _time_data(window.window_end),
-        **{name: getattr(window, name) for name in _ROWS},
+        **{name: getattr(window, name) for name in (*_ROWS, *_SHED)},
         **accuracy,
-        **{name: getattr(window, name) for name in _ESTIMATE},
+        **{name: getattr(window, name) for name in ("intervals", "intervals_covered", "mean_error", *_ESTIMATE)},
         "biased": biased,
+    }
+
+
+def _grade_data(grade: QueryGrade) -> dict[str, Any]:
+    return {
+        "counted": grade.counted,
+        "files": grade.files,
+        "aggregates": [{**asdict(item), "coverage": item.coverage} for item in grade.aggregates],
+        "drawn": [
+            {**asdict(row), "window_start": _time_data(row.window_start), "window_end": _time_data(row.window_end)}
+            for row in grade.drawn
+        ],
     }
 
 

@@ -9,16 +9,24 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from penstock.model.errors import BugError
+from penstock.replay.grades import QueryGrade, below_minimum
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
 class ComparisonStatus(StrEnum):
-    """The outcome of a comparison."""
+    """The outcome of a comparison. ``estimated``: what differs are estimates of a stream that was to shed rows."""
 
     SAME = "same"
+    ESTIMATED = "estimated"
     DIFFERS = "differs"
+    BELOW_MINIMUM = "below minimum"
     NOT_COMPARED = "not compared"
+
+    @property
+    def passes(self) -> bool:
+        """True if the stream was as right as it was to be."""
+        return self in (ComparisonStatus.SAME, ComparisonStatus.ESTIMATED)
 
 
 class DifferenceKind(StrEnum):
@@ -70,11 +78,20 @@ class Accuracy:
         """True if it is known to be less accurate than promised."""
         return self.true_accuracy is not None and self.true_accuracy < self.promised_accuracy
 
+    @property
+    def below_minimum(self) -> bool:
+        """True if it is known to be less accurate than promised by more than chance."""
+        if self.rows_used is None or not self.rows_expected:
+            return False
+        return below_minimum(self.rows_used, self.rows_expected, self.promised_accuracy)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult(Accuracy):
     """Rows of one window; both times None: rows without a window. ``different`` pairs one row of each side.
 
+    ``estimated``, ``vanished`` and ``emerged`` are as in `grades.Shedding`; no row counts twice. Of its estimates'
+    ``intervals`` so many are ``intervals_covered``; ``mean_error`` is the mean relative error of its estimates.
     ``exact``, ``estimate``, ``low`` and ``high`` are the exact value, the stream's estimate of it and the ends of its
     95% interval; ``covered`` says whether the exact value lies between them.
     """
@@ -86,6 +103,12 @@ class WindowResult(Accuracy):
     missing: int = 0
     extra: int = 0
     different: int = 0
+    estimated: int = 0
+    vanished: int = 0
+    emerged: int = 0
+    intervals: int = 0
+    intervals_covered: int = 0
+    mean_error: float | None = None
     exact: float | None = None
     estimate: float | None = None
     low: float | None = None
@@ -100,7 +123,7 @@ class WindowResult(Accuracy):
     @property
     def notable(self) -> bool:
         """True if it differs, or falls short of what was promised."""
-        return self.differs or self.short or self.covered is False
+        return self.differs or self.below_minimum or self.covered is False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +163,10 @@ class QueryValidation(Accuracy):
     ``why`` says why it was not compared, None: it was. ``mode`` is append, changelog or upsert; ``keys`` are the
     columns by which rows are the same row (none: whole rows are compared). ``windows`` ascend in time; where
     ``windows_left_out`` more are not listed, those that differ are listed first.
-    ``open`` results were still to come at the checkpoint and are no rows here; ``notes`` say what else is to be known,
-    in a sentence each. ``correction`` is None if none was asked for, or there is nothing to correct by.
+    ``estimated``, ``vanished`` and ``emerged`` are as in `grades.Shedding`, and ``grade`` is that of the estimates,
+    None if nothing was shed. ``open`` results were still to come at the checkpoint and are no rows here; ``notes`` say
+    what else is to be known, in a sentence each. ``correction`` is None if none was asked for, or there is nothing to
+    correct by.
 
     Raises:
         BugError: the counts of a compared query do not add up: rows that are not missing on one side and not extra on
@@ -157,6 +182,10 @@ class QueryValidation(Accuracy):
     missing: int = 0
     extra: int = 0
     different: int = 0
+    estimated: int = 0
+    vanished: int = 0
+    emerged: int = 0
+    grade: QueryGrade | None = None
     windows: Sequence[WindowResult] = ()
     windows_left_out: int = 0
     examples: Sequence[Example] = ()
@@ -165,25 +194,36 @@ class QueryValidation(Accuracy):
     correction: CorrectionResult | None = None
 
     def __post_init__(self) -> None:
-        paired = self.rows_exact - self.missing
-        if self.why is None and (paired != self.rows_stream - self.extra or paired < self.different):
+        paired = self.rows_exact - self.missing - self.vanished
+        unlike = self.different + self.estimated
+        if self.why is None and (paired != self.rows_stream - self.extra - self.emerged or paired < unlike):
             raise BugError(
-                f"query {self.query!r}: {self.rows_exact} exact rows of which {self.missing} are missing and "
-                f"{self.rows_stream} stream rows of which {self.extra} are extra do not leave the same rows, or fewer "
-                f"than the {self.different} that are different"
+                f"query {self.query!r}: {self.rows_exact} exact rows of which {self.missing + self.vanished} are "
+                f"missing and {self.rows_stream} stream rows of which {self.extra + self.emerged} are extra do not "
+                f"leave the same rows, or fewer than the {unlike} that are different"
             )
 
     @property
     def same(self) -> int:
         """Rows that both sides have alike."""
-        return self.rows_exact - self.missing - self.different if self.why is None else 0
+        unlike = self.missing + self.vanished + self.different + self.estimated
+        return self.rows_exact - unlike if self.why is None else 0
+
+    @property
+    def too_inaccurate(self) -> int:
+        """The number of listed windows that are below the minimum by more than chance."""
+        return sum(window.below_minimum for window in self.windows)
 
     @property
     def status(self) -> ComparisonStatus:
         """The outcome of the comparison."""
         if self.why is not None:
             return ComparisonStatus.NOT_COMPARED
-        return ComparisonStatus.DIFFERS if self.missing or self.extra or self.different else ComparisonStatus.SAME
+        if self.missing or self.extra or self.different:
+            return ComparisonStatus.DIFFERS
+        if self.too_inaccurate:
+            return ComparisonStatus.BELOW_MINIMUM
+        return ComparisonStatus.SAME if self.grade is None else ComparisonStatus.ESTIMATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +248,14 @@ class Validation:
 
     @property
     def status(self) -> ComparisonStatus:
-        """``differs`` if a query differs, else ``same`` if one is; ``not compared`` if none was compared."""
+        """The worst outcome of a query that was compared; ``not compared`` if none was."""
         statuses = {query.status for query in self.queries}
-        for status in (ComparisonStatus.DIFFERS, ComparisonStatus.SAME):
+        for status in (
+            ComparisonStatus.DIFFERS,
+            ComparisonStatus.BELOW_MINIMUM,
+            ComparisonStatus.ESTIMATED,
+            ComparisonStatus.SAME,
+        ):
             if status in statuses:
                 return status
         return ComparisonStatus.NOT_COMPARED

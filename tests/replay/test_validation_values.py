@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import BugError, UserError
-from penstock.replay import validation
+from penstock.replay import window_counts
 from penstock.replay.validation_json import to_json
 from penstock.replay.validation_result import (
     ComparisonStatus,
@@ -55,7 +55,9 @@ ROWS = {"rows_exact": 10, "rows_stream": 9, "missing": 2, "extra": 1, "different
 
 
 def test_the_file_has_the_schema_that_is_promised() -> None:
-    estimate = dict.fromkeys(("exact", "estimate", "low", "high", "covered", "biased"))
+    estimate = dict.fromkeys(("mean_error", "exact", "estimate", "low", "high", "covered", "biased"))
+    shed = {"estimated": 0, "vanished": 0, "emerged": 0}
+    intervals = {"intervals": 0, "intervals_covered": 0}
     times = {"window_start": "2026-03-02T09:00:00+00:00", "window_end": "2026-03-02T09:00:10+00:00"}
     assert json.loads(to_json(VALIDATION)) == {
         "version": 1,
@@ -84,9 +86,11 @@ def test_the_file_has_the_schema_that_is_promised() -> None:
                 "why": None,
                 **ROWS,
                 "same": 5,
+                **shed,
                 **ACCURACY,
                 "biased": None,
-                "windows": [times | ROWS | ACCURACY | estimate],
+                "grade": None,
+                "windows": [times | ROWS | shed | ACCURACY | intervals | estimate],
                 "windows_left_out": 0,
                 "examples": [
                     {
@@ -193,12 +197,17 @@ def test_accuracy() -> None:
 def test_windows_that_differ_are_listed_first_and_all_in_order_of_time(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "MOST_WINDOWS", 4)
-    columns = ("rows_exact", "rows_stream", "missing", "extra", "different")
+    monkeypatch.setattr(window_counts, "MOST_WINDOWS", 4)
+    columns = window_counts.SUMMED
     kinds = ", ".join(["`$start` TIMESTAMP_NTZ", "`$end` TIMESTAMP_NTZ", *(f"{name} BIGINT" for name in columns)])
     starts = [None if minute is None else datetime(2026, 3, 2, 9, minute) for minute in (5, 1, 4, None, 2, 3)]
-    rows = [(start, start, 1, 1, 0, 0, int(differs)) for start, differs in zip(starts, (1, 0, 1, 0, 0, 1), strict=True)]
-    listed, left_out = validation._windows(spark.createDataFrame(rows, kinds), 0.9)
+    zeros = (0,) * (len(columns) - 5)
+    rows = [
+        (start, start, 1, 1, 0, 0, int(differs), *zeros)
+        for start, differs in zip(starts, (1, 0, 1, 0, 0, 1), strict=True)
+    ]
+    counts = spark.createDataFrame(rows, kinds)
+    listed, left_out = window_counts.window_results(counts, 0.9, counted=False, graded=False)
     assert left_out == 2
     assert [window.window_start for window in listed] == [
         None,
