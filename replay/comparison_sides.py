@@ -68,7 +68,8 @@ class ComparisonSides:
             columns[f"{name}_certified"] = f.lit(True)
         exact = self.exact.withColumns(columns)
         stream = self.quality.stream
-        return WholeSides(*(rows.select(*map(quoted_name, names)) for rows in (stream, exact)), self._columns.schema)
+        columns_of_both = [quoted_name(name) for name in names]
+        return WholeSides(stream.select(*columns_of_both), exact.select(*columns_of_both), self._columns.schema)
 
     def open(self) -> Sequence[OpenResults]:
         """Count results that were still to come; ask once the rows have been looked at."""

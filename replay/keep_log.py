@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.model.errors import UserError
 from penstock.model.keep_rates import STEPS, steps_of
 from penstock.replay.kafka_slices import OffsetRange
 from penstock.shedding.offset_sampling import sample_steps
@@ -111,6 +112,33 @@ def stretches_of(items: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[Partiti
         except ValueError as error:
             raise LineError(number, str(error)) from None
     return stretches
+
+
+def joined(name: str, logs: Sequence[KeepLog]) -> KeepLog:
+    """Return logs of one job as one.
+
+    Raises:
+        UserError: they are of several jobs or samples, or two are about the same records.
+    """
+    first, stretches = logs[0], dict[Partition, list[Stretch]]()
+    for log in logs:
+        if (log.job, log.seed) != (first.job, first.seed):
+            raise UserError(
+                f"{log.path} is of job {log.job!r} with the seed {log.seed}, {first.path} of {first.job!r} with "
+                f"{first.seed}: keep the logs of one job in a folder"
+            )
+        for partition, parts in log.stretches.items():
+            stretches.setdefault(partition, []).extend(parts)
+    for partition, parts in stretches.items():
+        parts.sort(key=lambda part: part.start)
+        merged: list[Stretch] = []
+        for part in parts:
+            if merged and part.start < merged[-1].stop:
+                raise UserError(f"two files of the log in {name} are about offset {part.start} of {partition}")
+            follows = merged and part.start == merged[-1].stop and part.rates == merged[-1].rates
+            merged.append(Stretch(merged.pop().start, part.stop, part.rates) if follows else part)
+        stretches[partition] = merged
+    return KeepLog(name, first.job, first.seed, stretches)
 
 
 class LineError(ValueError):

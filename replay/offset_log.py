@@ -16,6 +16,8 @@ from penstock.model.errors import UserError
 from penstock.replay import keep_log
 from penstock.replay.kafka_slices import OffsetRange, split
 from penstock.replay.keep_log import KeepLog, LineError, stretches_of
+from penstock.state.files.arrow_files import open_files
+from penstock.state.files.durable_files import DurableFiles
 
 VERSION = 1
 
@@ -48,18 +50,43 @@ class OffsetLog:
 
 
 def read_offset_log(path: str | Path) -> OffsetLog | KeepLog:
-    """Read a log of either version.
+    """Read a log of either version; of a folder, as a job has one beside its checkpoints, all that is in it.
 
     Raises:
         UserError: it cannot be read, or a line is none of a log's, overlaps one before it or is out of order; the
             message has the number of the line.
     """
     name = str(path)
+    if "://" in name or Path(path).is_dir():
+        files = open_files(name)
+        log = keep_log_in(files, name)
+        if log is None:
+            raise UserError(f"there is no log of what was kept in {name!r}")
+        return log
     try:
         with Path(path).open("rb") as file:
             return _read(name, file)
     except OSError as error:
         raise UserError(f"the log of kept offsets {name!r} cannot be read: {error.strerror or error}") from None
+
+
+def keep_log_in(files: DurableFiles, name: str, folder: str = "") -> KeepLog | None:
+    """Return the log whose parts are in a folder, None if there are none; ``name`` is its name in errors.
+
+    Raises:
+        UserError: a part is no log of version 2 or of another job, or two parts are about the same offsets.
+    """
+    parts = [item for item in sorted(files.list(folder)) if item.endswith(".jsonl")]
+    logs = []
+    for part in parts:
+        lines = files.read(f"{folder}/{part}" if folder else part).splitlines()
+        log = _read(f"{name}/{part}", iter(lines))
+        if not isinstance(log, KeepLog):
+            raise UserError(
+                f"{name}/{part} is of version {VERSION}, but the parts of a folder are of {keep_log.VERSION}"
+            )
+        logs.append(log)
+    return keep_log.joined(name, logs) if logs else None
 
 
 def _read(name: str, lines: Iterator[bytes]) -> OffsetLog | KeepLog:

@@ -23,7 +23,11 @@ NICE_S = (
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Windows that start within a width from ``start``; ``accuracy`` is rows used / rows expected of all of them."""
+    """Windows that start within a width from ``start``; ``accuracy`` is rows used / rows expected of all of them.
+
+    ``estimated`` rows differ as rows were shed for them; ``error`` is the mean relative error of estimates,
+    ``coverage`` the share of intervals that hold the exact value. All are None where there is nothing to count.
+    """
 
     start: datetime
     windows: int
@@ -34,6 +38,9 @@ class Bin:
     different: int
     accuracy: float | None
     promised: float | None
+    estimated: int = 0
+    error: float | None = None
+    coverage: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,15 @@ def timeline(windows: Sequence[WindowResult], limit: int) -> Timeline | None:
     return Timeline(first, end, width, single and all(item.windows == 1 for item in bins), bins)
 
 
+def timeline_of(starts: Sequence[datetime]) -> Timeline | None:
+    """Return the times of windows as a timeline without bins; None unless two differ."""
+    times = sorted(set(starts))
+    if len(times) < 2:
+        return None
+    gap = min((later - earlier).total_seconds() for earlier, later in pairwise(times))
+    return Timeline(times[0], times[-1] + timedelta(seconds=gap), gap, single=True, bins=())
+
+
 def _width(gap: float, span: float, limit: int) -> float:
     if span / gap + 1 <= limit:
         return gap
@@ -90,6 +106,8 @@ def _floor(moment: datetime, width_s: float) -> datetime:
 def _gathered(start: datetime, windows: Sequence[WindowResult]) -> Bin:
     counted = [window for window in windows if window.true_accuracy is not None]
     expected = sum(window.rows_expected or 0 for window in counted)
+    errors = [window.mean_error for window in windows if window.mean_error is not None]
+    intervals = sum(window.intervals for window in windows)
     return Bin(
         start,
         len(windows),
@@ -100,6 +118,9 @@ def _gathered(start: datetime, windows: Sequence[WindowResult]) -> Bin:
         different=sum(window.different for window in windows),
         accuracy=sum(window.rows_used or 0 for window in counted) / expected if expected else None,
         promised=max((window.promised_accuracy for window in counted), default=None),
+        estimated=sum(window.estimated + window.vanished + window.emerged for window in windows),
+        error=sum(errors) / len(errors) if errors else None,
+        coverage=sum(window.intervals_covered for window in windows) / intervals if intervals else None,
     )
 
 

@@ -35,12 +35,12 @@ def chart(query: QueryValidation, line: Timeline, number: int) -> str:
     lanes_top = accuracy_top + _ACCURACY + _GAP if shares else _TOP + _BARS + _GAP
     bottom = lanes_top + len(lanes) * _LANE if lanes or shares else _TOP + _BARS
     height = bottom + 42
-    x = _scale(line)
+    x = scale(line)
     parts = [
         f'<svg viewBox="0 0 {WIDTH:.0f} {height:.0f}" width="{WIDTH:.0f}" height="{height:.0f}" role="img" '
         f'aria-labelledby="c{number}">',
         f'<title id="c{number}">{safe(_summary(query, line))}</title>',
-        *_time_axis(line, x, bottom, zone_text(query.windows)),
+        *time_axis(line, x, bottom, zone_text(query.windows)),
         *_bars(line, x),
         *(_accuracy(line, x, accuracy_top) if shares else ()),
         *(
@@ -92,12 +92,14 @@ def _summary(query: QueryValidation, line: Timeline) -> str:
     return f"{query.query}: {counted(query.rows_exact, 'exact row')} from {line.start} to {line.end}; {wrong}"
 
 
-def _scale(line: Timeline) -> Callable[[datetime], float]:
+def scale(line: Timeline) -> Callable[[datetime], float]:
+    """Return where a time stands, from the left."""
     span = (line.end - line.start).total_seconds()
     return lambda moment: LEFT + (moment - line.start).total_seconds() / span * (WIDTH - LEFT - RIGHT)
 
 
-def _bin_width(line: Timeline) -> float:
+def bin_width(line: Timeline) -> float:
+    """Return the width of a bin."""
     return line.width_s / (line.end - line.start).total_seconds() * (WIDTH - LEFT - RIGHT)
 
 
@@ -109,7 +111,7 @@ def _bars(line: Timeline, x: Callable[[datetime], float]) -> Iterable[str]:
         y = base - tick * scale
         yield f'<path class="grid" d="M{LEFT:.0f} {y:.1f}H{WIDTH - RIGHT:.0f}"/>'
         yield f'<text class="y" x="{LEFT - 8:.0f}" y="{y + 4:.1f}">{_short(tick, ticks[-1])}</text>'
-    width = _bin_width(line)
+    width = bin_width(line)
     gap = min(1.5, width * 0.2)
     boxes = (
         (x(item.start) + gap / 2, width - gap, base - item.exact * scale, item.exact * scale) for item in line.bins
@@ -131,7 +133,7 @@ def _accuracy(line: Timeline, x: Callable[[datetime], float], top: float) -> Ite
     yield f'<text class="y" x="{LEFT - 8:.0f}" y="{top + _ACCURACY / 2 + 4:.1f}">accuracy</text>'
     promised_end = bins[-1].promised or 1.0
     yield f'<text x="{WIDTH - RIGHT + 8:.0f}" y="{y(promised_end) + 4:.1f}">promised</text>'
-    width = _bin_width(line)
+    width = bin_width(line)
     steps = (f"M{x(item.start):.1f} {y(item.accuracy or 0.0):.1f}h{width:.1f}" for item in bins)
     promised = (f"M{x(item.start):.1f} {y(item.promised or 1.0):.1f}h{width:.1f}" for item in bins)
     yield f'<path class="promised" d="{"".join(promised)}"/><path class="share" d="{"".join(steps)}"/>'
@@ -145,7 +147,7 @@ def _lane(
     yield f'<path class="grid" d="M{LEFT:.0f} {base:.1f}H{WIDTH - RIGHT:.0f}"/>'
     yield f'<text class="y" x="{LEFT - 8:.0f}" y="{base - 3:.1f}">{kind}</text>'
     yield f'<text x="{WIDTH - RIGHT + 8:.0f}" y="{base - 3:.1f}">max {_short(most)}</text>'
-    width = _bin_width(line)
+    width = bin_width(line)
     mark = max(width - min(1.5, width * 0.2), 2.5)
     boxes = []
     for item in line.bins:
@@ -156,7 +158,8 @@ def _lane(
     yield f'<path class="mark" d="{_boxes(boxes)}"/>'
 
 
-def _time_axis(line: Timeline, x: Callable[[datetime], float], bottom: float, zone: str) -> Iterable[str]:
+def time_axis(line: Timeline, x: Callable[[datetime], float], bottom: float, zone: str) -> Iterable[str]:
+    """Yield the ticks and labels of the time axis, and its title."""
     for moment, label in time_ticks(line.start, line.end, _TICKS):
         yield f'<path class="tick" d="M{x(moment):.1f} {_TOP:.0f}V{bottom + 5:.1f}"/>'
         yield f'<text class="x" x="{x(moment):.1f}" y="{bottom + 18:.1f}">{label}</text>'
@@ -173,11 +176,13 @@ def _hit(item: Bin, line: Timeline, x: Callable[[datetime], float], bottom: floa
         facts.append(f"{duration_text(line.width_s)}, {counted(item.windows, 'window')}")
     facts.append(counted(item.exact, "exact row"))
     wrong = [f"{getattr(item, kind):,} {kind}" for kind in _KINDS if getattr(item, kind)]
-    facts += [f"{item.stream:,} in the stream", *wrong] if wrong else ["all the same"]
+    facts += [f"{item.stream:,} in the stream", *wrong] if wrong else [] if item.estimated else ["all the same"]
+    if item.estimated:
+        facts.append(f"{item.estimated:,} estimated or shed")
     if item.accuracy is not None:
         facts.append(f"accuracy {percent(item.accuracy)}")
     text = "\n".join(facts)
-    width = _bin_width(line)
+    width = bin_width(line)
     return (
         f'<path d="M{x(item.start):.1f} {_TOP:.0f}h{width:.1f}V{bottom:.0f}h-{width:.1f}z"><title>{text}</title></path>'
     )

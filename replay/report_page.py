@@ -18,12 +18,16 @@ UNFOLDED_PARTITIONS = 8
 
 CLASSES = {
     ComparisonStatus.SAME: "same",
+    ComparisonStatus.ESTIMATED: "same",
+    ComparisonStatus.BELOW_MINIMUM: "differs",
     ComparisonStatus.DIFFERS: "differs",
     ComparisonStatus.NOT_COMPARED: "not-compared",
 }
 
 _SIGNS = {
     ComparisonStatus.SAME: "M14 23l6 6 11-13",
+    ComparisonStatus.ESTIMATED: "M12 24c4-8 8-4 10-1s6 7 10-1",
+    ComparisonStatus.BELOW_MINIMUM: "M22 12v18M14 24l8 8 8-8",
     ComparisonStatus.DIFFERS: "M13 19h18M13 27h18M27 13L17 32",
     ComparisonStatus.NOT_COMPARED: "M14 22h16",
 }
@@ -40,6 +44,9 @@ _ACCURACY_WORDS = {
     "accuracy": "Source rows that went into the stream's answer, of those that went into the exact one.",
     "promised": "The accuracy that the stream was told to keep.",
     "covered": "Whether the exact value lies within the 95% interval of the stream's estimate.",
+    "estimated": "The stream's row has other values because rows were shed for it: it says so by its accuracy.",
+    "vanished": "The stream has no such row because rows were shed; nothing of it is covered.",
+    "emerged": "The stream has a row that only its estimates let through a filter.",
 }
 
 
@@ -125,7 +132,7 @@ def _offsets(partitions: Iterable[int], start: Mapping[int, int], stop: Mapping[
 
 def reading(queries: Sequence[QueryValidation]) -> str:
     """Return what the words of the page mean."""
-    shed = any(item.true_accuracy is not None for query in queries for item in (query, *query.windows))
+    shed = any(query.grade or item.true_accuracy is not None for query in queries for item in (query, *query.windows))
     words = _WORDS | (_ACCURACY_WORDS if shed else {})
     items = "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in words.items())
     return (

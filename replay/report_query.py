@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from penstock.replay.grades import Shedding
 from penstock.replay.report_bins import Timeline
 from penstock.replay.report_charts import caption, chart
+from penstock.replay.report_grades import grades_html
 from penstock.replay.report_page import CLASSES, accuracy_sentence
 from penstock.replay.report_text import cell, count_cell, folded, row, safe, table, value_html
 from penstock.replay.report_wording import (
@@ -16,6 +18,7 @@ from penstock.replay.report_wording import (
     noted,
     percent,
     sentence,
+    shed,
     window_text,
     windows_that_differ,
     zone_text,
@@ -38,10 +41,15 @@ def section(query: QueryValidation, line: Timeline | None, number: int, windows:
     ]
     if query.why is None:
         parts += [
-            *(f"<p>{safe(text)}</p>" for text in (accuracy_sentence(query), *noted(query), corrected(query)) if text),
+            *(
+                f"<p>{safe(text)}</p>"
+                for text in (accuracy_sentence(query), *shed(query), *noted(query), corrected(query))
+                if text
+            ),
             f'<p class="how">{safe(query.mode + by)}</p>',
             _tiles(query),
             _figure(query, line, number) if line is not None else "",
+            grades_html(query, line, number, windows),
             _windows(query, windows),
             _examples(query, examples),
         ]
@@ -52,6 +60,8 @@ def _tiles(query: QueryValidation) -> str:
     tiles = [("exact rows", query.rows_exact, False), ("stream rows", query.rows_stream, False)]
     tiles.append(("same", query.same, False))
     tiles += [(str(kind), getattr(query, kind), True) for kind in DifferenceKind]
+    if query.grade is not None:
+        tiles += [(str(kind), getattr(query, kind), False) for kind in Shedding]
     items = (
         f'<div class="{"bad" if wrong and count else "tile"}"><dt>{name}</dt><dd>{count:,}</dd></div>'
         for name, count, wrong in tiles
@@ -86,7 +96,7 @@ def _windows(query: QueryValidation, most: int) -> str:
     number = windows_that_differ(query)
     title = f"{number[0].upper()}{number[1:]} window{'s' * (number != '1')} that differ{'s' * (number == '1')}"
     if len(notable) > differing:
-        title += f", {len(notable) - differing:,} without the promised accuracy or outside the interval"
+        title += f", {len(notable) - differing:,} below the promised accuracy or outside the interval"
     content = table(
         f"Windows of {safe(query.query)}",
         heads,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from penstock.replay.report_wording import left_out, verdict, windows_that_differ
+from penstock.replay.report_wording import grades, left_out, verdict, windows_that_differ
 from penstock.replay.validation_result import ComparisonStatus, QueryValidation, Validation
 from penstock.tables import Column, count_text, print_table
 
@@ -34,7 +34,7 @@ def summary_table(validation: Validation, stream: TextIO | None = None) -> None:
     if rows:
         print_table([*_COLUMNS, _CORRECTED] if correcting else _COLUMNS, rows, stream=stream)
     lines = [f"not compared: {query.query}: {query.why}" for query in validation.queries if query.why is not None]
-    lines += [f"{query.query}: {note}" for query in validation.queries for note in query.notes]
+    lines += [f"{query.query}: {note}" for query in validation.queries for note in (*grades(query), *query.notes)]
     lines += [
         f"not corrected: {query.query}: {query.correction.why}"
         for query in validation.queries

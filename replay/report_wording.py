@@ -15,6 +15,15 @@ def verdict(validation: Validation) -> str:
     if not compared:
         return "Nothing was compared."
     scope = f"in {len(differing)} of {counted(len(compared), 'query', 'queries')}"
+    short = [query for query in compared if query.status is ComparisonStatus.BELOW_MINIMUM]
+    estimated = [query for query in compared if query.status is ComparisonStatus.ESTIMATED]
+    if short and not differing:
+        which = f"{len(short)} of {counted(len(compared), 'query', 'queries')}"
+        return f"The stream used fewer rows than it had promised{'' if len(compared) == 1 else f' in {which}'}."
+    if estimated and not differing:
+        which = f"{len(estimated)} of {counted(len(compared), 'query', 'queries')}"
+        scope = "" if len(compared) == 1 else f" in {which}, and the exact one elsewhere"
+        return f"The stream gave estimates as accurate as it had promised{scope}."
     if differing:
         return f"The stream differs from the exact answer{'' if len(compared) == 1 else f' {scope}'}."
     if len(compared) < len(validation.queries):
@@ -29,6 +38,40 @@ def left_out(validation: Validation) -> list[str]:
         return []
     text = f"{counted(validation.left_out, 'offset')} {'was' if validation.left_out == 1 else 'were'} left out"
     return [f"{text}, as {validation.kept} does not say that the stream has kept them."]
+
+
+def grades(query: QueryValidation) -> list[str]:
+    """Return how good the estimates of a query are, as sentences."""
+    if query.grade is None:
+        return []
+    sentences = []
+    for item in query.grade.aggregates:
+        parts_of = [f"{counted(item.rows, 'result')} of {item.aggregate!r}"]
+        if item.mean_error is not None:
+            parts_of.append(f"{percent(item.mean_error)} away on average")
+        if item.coverage is not None:
+            parts_of.append(f"{percent(item.coverage)} of {counted(item.intervals, 'interval')} hold the exact value")
+        if item.bias is not None:
+            parts_of.append(f"bias {item.bias:+.2f} standard errors")
+        if item.accuracy_error is not None:
+            parts_of.append(f"accuracy {percent(item.accuracy_error)} off on average")
+        sentences.append(", ".join(parts_of) + ".")
+    return [*sentences, *shed(query)]
+
+
+def shed(query: QueryValidation) -> list[str]:
+    """Return what became of results for which rows were shed, as sentences."""
+    if query.grade is None:
+        return []
+    parts = ((query.vanished, "vanished: too few of its rows were kept"), (query.emerged, "emerged from a filter"))
+    sentences = [f"{counted(number, 'result')} {what}." for number, what in parts if number]
+    if query.too_inaccurate:
+        sentences.append(
+            f"{counted(query.too_inaccurate, 'window')} used fewer rows than chance allows at the minimum."
+        )
+    if not query.grade.counted:
+        sentences.append("No log of what was kept counts rows, so the true accuracy is not known.")
+    return sentences
 
 
 def noted(query: QueryValidation) -> list[str]:
@@ -71,6 +114,9 @@ def sentence(query: QueryValidation) -> str:
         if not query.rows_exact:
             return "Neither the stream nor the recomputation has a row."
         return f"{'The one row is' if query.rows_exact == 1 else f'All {query.rows_exact:,} rows are'} the same."
+    if query.status in (ComparisonStatus.ESTIMATED, ComparisonStatus.BELOW_MINIMUM):
+        exact = f"{query.same:,} of {counted(query.rows_exact, 'exact row')} {be(query.same)} the same"
+        return f"{exact}; rows were shed for the others, {query.estimated:,} of which {be(query.estimated)} estimated."
     wrong = [
         f"{number:,} {be(number)} {what}"
         for number, what in ((query.missing, "missing"), (query.different, "different"))

@@ -6,6 +6,7 @@ Both commands take the options below; nothing of Spark, and nothing else heavy, 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from penstock.replay.offset_log import OffsetLog
     from penstock.replay.offsets import Where
 
-CHECKPOINT = "checkpoint"
+CHECKPOINT, LOG = "checkpoint", "kept"
+"""The place that a checkpoint says, and the folder beside checkpoints where a job logs what it kept."""
 
 CheckpointDir = Annotated[str | None, optional("DIR", "The job's checkpoints; by default as the file says.")]
 CheckpointAddress = Annotated[
@@ -57,7 +59,8 @@ class ReplayBounds:
 class ReplayRequest:
     """A pipeline that was loaded, and from where to where its topics are replayed (None: as `offsets.choose` says).
 
-    Only what a log ``kept`` names is replayed of the topics that it is about.
+    Only what a log ``kept`` names is replayed of the topics that it is about. ``graded`` is the log beside the job's
+    checkpoints, None if there is none.
     """
 
     job: Job
@@ -66,6 +69,7 @@ class ReplayRequest:
     stop: Where | None
     archive: str | None
     kept: OffsetLog | KeepLog | None = None
+    graded: KeepLog | None = None
 
 
 def load(file: Path, arguments: Sequence[str], bounds: ReplayBounds) -> ReplayRequest:
@@ -76,19 +80,23 @@ def load(file: Path, arguments: Sequence[str], bounds: ReplayBounds) -> ReplayRe
         OptionError: a place is nothing of the kind.
     """
     from penstock.commands.loading import capture
-    from penstock.engine.checkpoint.reader import read_checkpoint
+    from penstock.engine.checkpoint.reader import Checkpoint, read_checkpoint
 
     job, options = capture(file, arguments)
     # Spark's workers on this machine import what this process can: also what lies beside the file.
     sys.path.append(str(file.resolve().parent))
     directory = bounds.checkpoint_dir or options.checkpoints.directory
     stop = _where("--to", bounds.stop or CHECKPOINT)
+    address = None
     if stop == CHECKPOINT:
         address = bounds.checkpoint or (None if directory is None else f"{directory}/{options.name}")
         stop = None if address is None else read_checkpoint(address)
     start = None if bounds.start is None else _where("--from", bounds.start)
     kept = None if bounds.kept is None else _kept_log(bounds.kept, job)
-    return ReplayRequest(job, options.name, start, stop, bounds.archive, kept)
+    graded = None
+    if kept is None and isinstance(stop, Checkpoint) and address is not None:
+        graded = _log_beside(address, job)
+    return ReplayRequest(job, options.name, start, stop, bounds.archive, kept, graded)
 
 
 def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
@@ -98,6 +106,19 @@ def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
         OptionError: one is no name with a value.
     """
     return pairs("--spark-setting", texts, "spark.driver.memory=4g")
+
+
+def _log_beside(address: str, job: Job) -> KeepLog | None:
+    """Read the log beside a job's checkpoints; None if nothing was ever shed of its topics."""
+    from penstock.replay.offset_log import keep_log_in
+    from penstock.state.files.arrow_files import open_files
+
+    folder = re.split(r"[@#][^/]*$", address)[0]
+    log = keep_log_in(open_files(folder), f"{folder}/{LOG}", LOG)
+    if log is None or not log.topics:
+        return None
+    _check_sources(log, job)
+    return log
 
 
 def _check_sources(log: KeepLog, job: Job) -> None:

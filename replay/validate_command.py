@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -58,8 +59,8 @@ def command(
 ) -> None:
     """Recompute on Spark what a pipeline should have written, and hold what it has written against it.
 
-    Missing, extra and different rows are told by sink and window. Exits with 1 if anything differs, or nothing could be
-    compared.
+    Missing, extra and different rows are told by sink and window; estimates of what was shed are graded. Exits with 1
+    if anything else differs or is below its minimum accuracy, or nothing could be compared.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.replay.session import spark_session
@@ -70,14 +71,14 @@ def command(
         chosen = _chosen_sinks(request, sinks)
         corrector = None if correct is None else _corrector(correct, bounds, request, chosen)
         with spark_session(master, settings=spark, name=f"penstock-validate-{request.name}") as session:
-            validation = _validate(request, session, chosen, corrector, kept)
+            validation = _validate(request, session, chosen, corrector, kept, out / "grades")
         _report(validation, out, as_json=as_json)
     if not validation.status.passes:
         raise typer.Exit(FAILED)
 
 
 def _validate(
-    request: ReplayRequest, session: Any, chosen: set[str], corrector: Corrector | None, kept: str | None
+    request: ReplayRequest, session: Any, chosen: set[str], corrector: Corrector | None, kept: str | None, grades: Path
 ) -> Validation:
     from penstock import __version__
     from penstock.model.job_graph import SinkSpec
@@ -92,11 +93,12 @@ def _validate(
         stop=request.stop,
         archive=request.archive,
         kept=request.kept,
+        graded=request.graded,
         share=len(chosen) > 1,
     )
     graph = request.job.graph
     queries = [
-        validate_sink(graph, node, reading, session, corrector)
+        validate_sink(graph, node, reading, session, corrector, f"{grades}/{quote(node.name, safe='')}")
         for node in graph.operators.values()
         if isinstance(node.spec, SinkSpec) and node.name in chosen
     ]

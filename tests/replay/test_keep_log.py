@@ -82,6 +82,31 @@ def test_neighbours_of_equal_rates_are_one_stretch(tmp_path: Path) -> None:
     assert (log.topics, log.sources) == ({"t"}, {"bids", "clicks"})
 
 
+def test_the_log_of_a_job_is_a_folder_whose_parts_are_one_log(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    with pytest.raises(UserError, match="there is no log of what was kept in"):
+        read_offset_log(folder)
+    (folder / "0000000001-0000000001.jsonl").write_text(HEAD + line(0, 5, 0.5) + line(0, 4, partition=1))
+    (folder / "0000000002-0000000001.jsonl").write_text(HEAD + line(5, 9, 0.5) + line(4, 8, 0.5, partition=1))
+    log = read_offset_log(folder)
+    assert isinstance(log, KeepLog)
+    assert log.stretches == {
+        ("bids", "t", 0): [Stretch(0, 9, StretchRates(0.5))],
+        ("bids", "t", 1): [Stretch(0, 4, ALL_KEPT), Stretch(4, 8, StretchRates(0.5))],
+    }
+    part = folder / "0000000003-0000000001.jsonl"
+    for text, said in (
+        (HEAD + line(8, 12), r"two files of the log in .* are about offset 8 of \('bids', 't', 0\)"),
+        (HEAD.replace("7", "8"), "is of job 'shop' with the seed 8"),
+        ('{"version": 1, "topics": []}\n', "is of version 1, but the parts of a folder are of 2"),
+        (HEAD + line(8, 8), "0000000003-0000000001.jsonl, line 2: t/0 from 8 up to 8 is no range"),
+    ):
+        part.write_text(text)
+        with pytest.raises(UserError, match=said):
+            read_offset_log(folder)
+
+
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 64)), max_size=6), st.integers(0, 50), st.integers(1, 80))
 def test_the_offsets_that_were_left_out_are_those_whose_step_is_not_below_the_rate(
     parts: list[tuple[int, int]], start: int, length: int

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.replay.grades import AggregateGrade, GradedRow, QueryGrade
 from penstock.replay.report import MOST_BYTES, page, write_report
 from penstock.replay.report_wording import verdict
-from penstock.replay.validation_result import DifferenceKind, Example, QueryValidation, SourceRange, Validation
+from penstock.replay.validation_result import (
+    ComparisonStatus,
+    DifferenceKind,
+    Example,
+    QueryValidation,
+    SourceRange,
+    Validation,
+)
 from tests.replay.validations import DIFFERS, SAME, SKIPPED, a_query, a_window, validation
 
 
@@ -196,6 +204,7 @@ def test_a_page_stays_small(queries: int) -> None:
     said = f"of {sum(window.differs for window in windows):,} windows are shown"
     assert words(tree).count(said) == queries
     assert words(tree).count("of 100 examples are shown") == queries
+    assert len(page(validation(*[a_shed_query(1_000)] * queries)).encode()) < MOST_BYTES
 
 
 def test_many_partitions_are_folded() -> None:
@@ -223,3 +232,89 @@ def test_the_verdict(queries: list[QueryValidation], said: str) -> None:
     tree = parsed(found)
     assert [words(title) for title in tree.iter("h1")] == [said]
     assert words(next(tree.iter("title"))) == f"auctions: {found.status}"
+
+
+def a_shed_query(windows: int = 12) -> QueryValidation:
+    drawn = [
+        GradedRow(
+            key={"shop": "<b>"},
+            window_start=a_window(number).window_start,
+            window_end=a_window(number).window_end,
+            aggregate="n",
+            rows_expected=100,
+            rows_used=50,
+            promised_accuracy=0.5,
+            true_accuracy=0.5,
+            accuracy=0.51,
+            exact=100.0,
+            estimate=90.0 + number,
+            low=80.0 + number,
+            high=99.5 + number,
+            certified=True,
+            covered=number > 0,
+            biased=False,
+            vanished=False,
+        )
+        for number in range(windows)
+    ]
+    grade = AggregateGrade(
+        aggregate="n", rows=12, vanished=1, intervals=12, covered=11, mean_error=0.02, bias=-0.5, accuracy_error=0.01
+    )
+    shed = [
+        a_window(
+            number,
+            vanished=number == 2,
+            estimated=99,
+            rows_expected=1_000,
+            rows_used=500,
+            promised_accuracy=0.5,
+            intervals=1,
+            intervals_covered=number > 0,
+            mean_error=0.02,
+        )
+        for number in range(windows)
+    ]
+    shed = [replace(window, rows_stream=window.rows_exact - window.vanished) for window in shed]
+    return a_query(
+        shed,
+        "shed",
+        vanished=1,
+        estimated=99 * windows,
+        rows_expected=1_000 * windows,
+        rows_used=500 * windows,
+        promised_accuracy=0.5,
+        grade=QueryGrade(aggregates=[grade], drawn=drawn, counted=True),
+    )
+
+
+def test_grades_are_a_table_and_pictures() -> None:
+    tree = parsed(validation(a_shed_query()))
+    assert rows(tree, "Estimates of shed") == [
+        ["column", "results", "vanished", "biased", "intervals", "coverage", "mean error", "bias", "accuracy off"],
+        ["n", "12", "1", "0", "12", "91.67%", "2%", "-0.50", "1%"],
+    ]
+    captions = [words(item) for item in tree.iter("figcaption")]
+    assert captions[1:] == [
+        "Mean relative error of estimates, and share of intervals with the exact value",
+        "n of shop=<b>: the exact value as a line, 95% intervals as bars",
+    ]
+    (intervals,) = [svg for svg in tree.iter("svg") if words(svg).startswith("intervals of n in shed")]
+    bars = [path for path in intervals.iter("path") if path.get("class") in ("bar", "mark")]
+    assert [path.get("class") for path in bars] == ["mark", *["bar"] * 11]
+    assert words(bars[0]) == "09:00:00 exact 100 estimate 90 low 80 high 99.5"
+    said = words(tree)
+    assert "11 of 1,200 exact rows are the same; rows were shed for the others, 1,188 of which are estimated." in said
+    assert "1 result vanished: too few of its rows were kept." in said
+    assert [words(title) for title in tree.iter("h1")] == ["The stream gave estimates as accurate as it had promised."]
+
+
+def test_a_window_below_its_minimum_is_named() -> None:
+    query = a_shed_query()
+    low = replace(query.windows[3], rows_used=400)
+    query = replace(query, windows=[*query.windows[:3], low, *query.windows[4:]])
+    assert query.status is ComparisonStatus.BELOW_MINIMUM
+    tree = parsed(validation(query, SAME))
+    assert "1 window used fewer rows than chance allows at the minimum." in words(tree)
+    assert [words(title) for title in tree.iter("h1")] == [
+        "The stream used fewer rows than it had promised in 1 of 2 queries."
+    ]
