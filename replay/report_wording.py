@@ -22,7 +22,7 @@ def verdict(validation: Validation) -> str:
         return f"The stream used fewer rows than it had promised{'' if len(compared) == 1 else f' in {which}'}."
     if estimated and not differing:
         which = f"{len(estimated)} of {counted(len(compared), 'query', 'queries')}"
-        scope = "" if len(compared) == 1 else f" in {which}, and the exact one elsewhere"
+        scope = "" if len(estimated) == len(compared) else f" in {which}, and the exact answer elsewhere"
         return f"The stream gave estimates as accurate as it had promised{scope}."
     if differing:
         return f"The stream differs from the exact answer{'' if len(compared) == 1 else f' {scope}'}."

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model.errors import BugError, UserError
 from penstock.replay import window_counts
+from penstock.replay.grades import AggregateGrade, GradedRow, QueryGrade
 from penstock.replay.validation_json import to_json
 from penstock.replay.validation_result import (
     ComparisonStatus,
@@ -126,7 +127,23 @@ def test_it_comes_back_as_it_was() -> None:
     skipped = QueryValidation(
         query="later", mode="upsert", why="its clock", windows_left_out=4, open=3, notes=("a note",)
     )
-    whole = replace(VALIDATION, queries=(replace(QUERY, windows=(WINDOW, shed)), skipped), sources=(SourceRange("x"),))
+    row = GradedRow(
+        key={"shop": "s1"},
+        window_start=START,
+        window_end=None,
+        aggregate="n",
+        promised_accuracy=0.5,
+        vanished=True,
+        **dict.fromkeys(
+            ("rows_expected", "rows_used", "true_accuracy", "accuracy", "exact", "estimate", "low", "high")
+        ),
+        **dict.fromkeys(("certified", "covered", "biased")),
+    )
+    grade = QueryGrade(
+        aggregates=(AggregateGrade(aggregate="n", rows=4, intervals=4, covered=3),), drawn=(row,), files="f"
+    )
+    graded = replace(QUERY, windows=(WINDOW, shed), estimated=1, grade=grade)
+    whole = replace(VALIDATION, queries=(graded, skipped), sources=(SourceRange("x"),))
     assert from_json(to_json(whole), "f") == whole
     assert from_json(to_json(VALIDATION).encode(), "f") == VALIDATION
 
@@ -176,10 +193,21 @@ def test_status() -> None:
     statuses = [(query.status, query.same) for query in (QUERY, same, skipped)]
     assert statuses == [(ComparisonStatus.DIFFERS, 5), (ComparisonStatus.SAME, 1), (ComparisonStatus.NOT_COMPARED, 0)]
 
+    shed = replace(same, grade=QueryGrade())
+    window = replace(WINDOW, missing=0, extra=0, different=0, rows_expected=1_000, rows_used=400, promised_accuracy=0.5)
+    short = replace(shed, windows=(window,))
+    assert [(query.status, query.status.passes) for query in (shed, short, QUERY)] == [
+        (ComparisonStatus.ESTIMATED, True),
+        (ComparisonStatus.BELOW_MINIMUM, False),
+        (ComparisonStatus.DIFFERS, False),
+    ]
+
     def status(*queries: QueryValidation) -> ComparisonStatus:
         return replace(VALIDATION, queries=queries).status
 
     assert status(same, QUERY, skipped) is ComparisonStatus.DIFFERS
+    assert status(same, short, shed) is ComparisonStatus.BELOW_MINIMUM
+    assert status(same, shed, skipped) is ComparisonStatus.ESTIMATED
     assert status(same, skipped) is ComparisonStatus.SAME
     assert status(skipped) is status() is ComparisonStatus.NOT_COMPARED
 

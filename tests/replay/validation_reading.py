@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.model.errors import BugError, UserError
+from penstock.replay.grades import AggregateGrade, GradedRow, QueryGrade
 from penstock.replay.validation_json import VERSION
 from penstock.replay.validation_result import (
     CorrectionResult,
@@ -18,7 +19,8 @@ from penstock.replay.validation_result import (
 )
 
 _ROWS = ("rows_exact", "rows_stream", "missing", "extra", "different")
-_ESTIMATE = ("exact", "estimate", "low", "high", "covered")
+_SHED = ("estimated", "vanished", "emerged")
+_ESTIMATE = ("intervals", "intervals_covered", "mean_error", "exact", "estimate", "low", "high", "covered")
 
 
 def from_json(text: str | bytes, where: str) -> Validation:
@@ -70,7 +72,23 @@ def _query(data: Mapping[str, Any]) -> QueryValidation:
         open=data.get("open", 0),
         notes=tuple(data.get("notes", ())),
         correction=CorrectionResult(**data["correction"]) if data.get("correction") else None,
+        grade=None if data["grade"] is None else _grade(data["grade"]),
         **_rows_and_accuracy(data),
+    )
+
+
+def _grade(data: Mapping[str, Any]) -> QueryGrade:
+    return QueryGrade(
+        aggregates=tuple(
+            AggregateGrade(**{name: value for name, value in item.items() if name != "coverage"})
+            for item in data["aggregates"]
+        ),
+        drawn=tuple(
+            GradedRow(**{**item, "window_start": _time(item["window_start"]), "window_end": _time(item["window_end"])})
+            for item in data["drawn"]
+        ),
+        counted=data["counted"],
+        files=data["files"],
     )
 
 
@@ -84,7 +102,8 @@ def _window(data: Mapping[str, Any]) -> WindowResult:
 
 
 def _rows_and_accuracy(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: data[name] for name in (*_ROWS, "rows_expected", "rows_used", "promised_accuracy", "biased")}
+    names = (*_ROWS, *_SHED, "rows_expected", "rows_used", "promised_accuracy", "biased")
+    return {name: data[name] for name in names}
 
 
 def _time(text: str | None) -> datetime | None:
