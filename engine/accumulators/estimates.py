@@ -154,8 +154,8 @@ class _Sample:
     def interval(self, function: str, value: Doubles, moments: "_BlockMoments") -> Interval:
         """Return the interval of each group's value."""
         if function != "count":
-            return interval(value, moments.n, moments.deviations(function, value))
-        ends = interval(value, moments.n, moments.of_rows())
+            return interval(value, moments.effective_rows(), moments.deviations(function, value))
+        ends = interval(value, moments.effective_rows(), moments.of_rows())
         few = np.flatnonzero(self.shed & (moments.n < MIN_ROWS) & self._is_even())
         if few.size:
             keep = np.clip(self._n[few] / self._weights[few], 1e-9, 1.0 - 1e-9)
@@ -192,6 +192,13 @@ class _BlockMoments:
         with np.errstate(all="ignore"):
             total = self._total + self._block[:, 5]
             return (total / rows if function == "mean" else total), present
+
+    def effective_rows(self) -> Doubles:
+        """Return how many rows of one weight would give as much variance: n at one keep rate, less at several."""
+        s, t = self._block[:, 2], self._block[:, 3]
+        with np.errstate(all="ignore"):
+            mean = t / s
+            return np.nan_to_num(s / (mean * (mean + 1.0)) * (1.0 + 1e-9))
 
     def of_rows(self) -> Moments:
         """Return the moments of the number of rows."""

@@ -60,7 +60,7 @@ class Interval:
 
 
 def interval(value: Doubles, rows: Doubles, moments: Moments) -> Interval:
-    """Return the interval around an estimate; ``rows``: how many kept rows it rests on.
+    """Return the interval around an estimate; ``rows``: on how many kept rows of one weight it rests.
 
     Hall's transformation of Student's t (Hall 1992, On the removal of skewness by transformation, section 2), with the
     skewness of Poisson samples and as many degrees of freedom as the variance of the variance leaves. Not valid below

@@ -161,6 +161,14 @@ def test_few_rows_at_several_keep_rates_have_no_bounds() -> None:
     assert row["$low.n"] is None and row["$high.n"] is None and row["$certified.n"] is None
 
 
+def test_rows_at_several_keep_rates_count_as_those_of_the_greatest_weight() -> None:
+    """A hundred rows at 1/2 hardly add to the variance of ten at 1/16."""
+    few = SampledGroups().fold(Part([0] * 100, [1.0, 2.0] * 50, 0.5)).fold(Part([0] * 10, [1.0, 2.0] * 5, 0.0625))
+    assert few.results()[0]["$low.total"] is None
+    even = SampledGroups().fold(Part([0] * 100, [1.0, 2.0] * 50, 0.5)).fold(Part([0] * 100, [1.0, 2.0] * 50, 0.375))
+    assert even.results()[0]["$low.total"] is not None
+
+
 def test_nothing_of_a_count_was_kept() -> None:
     """Of none kept at 1/2 there were at most five: six would all be dropped with a chance of 1/64, below 2.5%."""
     row = SampledGroups().fold(Part([0], [1.0], 0.5)).results()[0]
