@@ -70,6 +70,8 @@ class CountWindowAggregate(OrderedAggregate):
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
+        if batch.keep < 1.0 and self._plan.aggregation.estimates is not None:
+            raise BugError("count windows were given a sample, which no plan lets through to them; please report it")
         if self._by_clock:
             counters.folded += batch.rows.num_rows
             yield from self._fold(batch.rows)

@@ -13,6 +13,7 @@ from penstock.engine.operators.aggregates.aggregate_descriptor import AGGREGATE
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.model import windows
 from penstock.model.aggregates import AggregateCall
+from penstock.model.errors import BugError
 from penstock.model.expressions import col
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.result_columns import ACCURACY, BIASED
@@ -120,6 +121,11 @@ def test_sessions_tell_the_accuracy_and_are_biased(mode: str) -> None:
     assert (shed["n"], shed["total"], shed[ACCURACY], shed[BIASED]) == (2, 3, 0.5, True)
     assert (exact["n"], exact["total"], exact[ACCURACY], exact[BIASED]) == (1, 4, 1.0, False)
     assert "$low.n" not in shed
+
+
+def test_count_windows_refuse_a_sample_that_no_plan_lets_through() -> None:
+    with pytest.raises(BugError, match="count windows were given a sample"):
+        results(spec_of(Count(2)), [batch([(1, 1, 1)], 0.5)])
 
 
 def test_an_extreme_is_that_of_the_kept_rows_and_says_so() -> None:
