@@ -25,7 +25,7 @@ def test_rows_that_stand_for_themselves_alone_are_seen() -> None:
 
 @pytest.mark.long("a minute of draws; three cells of them are tried always")
 def test_intervals_cover_over_rows_keep_rates_and_skewness() -> None:
-    """4,000 runs: of 1,000 the share that covers strays by 0.7%, so one or two of 198 cells that are right would miss."""
+    """4,000 runs: of 1,000 a coverage strays by 0.7%, so one or two of 198 cells that are right would miss."""
     graded = [item for cell in cells() for item in grade(cell, runs=4_000, seed=1)]
     assert len(graded) == 198
     assert [item for item in graded if not item.holds] == []
