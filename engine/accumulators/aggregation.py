@@ -241,7 +241,7 @@ class BoundAggregation:
                     results.append(cells.result(slots))
         if self._weighted is None:
             return results
-        return self._weighted.results(slots, results, self.row_counts(slots), self._cells, self._named)
+        return self._weighted.results(slots, results, self.row_counts, self._cells, self._named)
 
     @contextmanager
     def _named(self, index: int) -> Iterator[None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -89,13 +90,13 @@ class Estimates:
 
     def exact(self, values: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """Return values and the columns behind them where nothing was shed."""
-        yes = pa.repeat(pa.scalar(True), rows)
+        yes = _repeated(True, rows)
         behind = []
         for value, block in zip(values, self.blocks, strict=True):
             if block is not None:
                 known = pc.if_else(value.is_valid(), True, None) if value.null_count else yes
                 behind += [value, value, known]
-        return [*values, *behind, pa.repeat(pa.scalar(1.0), rows), pa.repeat(pa.scalar(False), rows)]
+        return [*values, *behind, _repeated(1.0, rows), _repeated(False, rows)]
 
     def results(
         self,
@@ -222,6 +223,16 @@ def _ends(shown: pa.Array, ends: Interval, sample: _Sample, kind: pa.DataType) -
     exact = ~sample.shed & ~sample.flawed
     low, high = (_instead(end, shown, exact) for end in typed_ends(ends.low, ends.high, kind, ends.valid, shown))
     return [low, high, pc.if_else(low.is_valid(), pa.array(ends.certified | exact), None)]
+
+
+def _repeated(value: float | bool, rows: int) -> pa.Array:
+    """Return an array of one value; arrays of a length are made once, as they cost more than what is computed."""
+    return _constant(value, isinstance(value, bool), 1 << max(rows - 1, 0).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _constant(value: float | bool, flag: bool, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.bool_() if flag else pa.float64()), rows)
 
 
 def _instead(values: pa.Array, others: pa.Array, wanted: Mask) -> pa.Array:

@@ -4,7 +4,7 @@ It lies beside the exact columns, in a column of vectors that takes nothing befo
 (docs/design/weights.md 2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -81,13 +81,14 @@ class WeightedPart:
         self,
         slots: Slots,
         values: Sequence[pa.Array],
-        row_counts: Ints,
+        count_rows: Callable[[Slots], Ints],
         cells: Sequence[Cells | None],
         named: Named,
     ) -> list[pa.Array]:
         """Return values for all rows of these slots, and the columns behind them.
 
-        ``values`` and ``cells`` (None: the rows themselves) are those of the exact part, by aggregate; ``named`` as in
+        ``values`` and ``cells`` (None: the rows themselves) are those of the exact part, by aggregate; ``count_rows``
+        returns the kept rows of slots; ``named`` as in
         `Estimates.results`.
 
         Raises:
@@ -95,7 +96,7 @@ class WeightedPart:
         """
         if not self._cells.is_used:
             return self._estimates.exact(values, len(slots))
-        vectors = self._cells.rows()[slots]
+        vectors, row_counts = self._cells.rows()[slots], count_rows(slots)
         counts = np.maximum(row_counts - np.rint(vectors[:, ALL_ROWS.start]).astype(np.int64), 0)
         rows = counts.astype(np.float64), counts
         exacts = [(lambda: rows) if item is None else partial(item.exact_part, slots) for item in cells]
