@@ -139,6 +139,20 @@ def test_the_users_sinks_are_never_written():
     assert simulation.expected["out"].num_rows == 100
 
 
+def test_queries_under_contract_say_the_same_of_their_results_under_faults():
+    job = ps.Job()
+    keyed = read(job, 1).key_by("key")
+    keyed.agg(n=count(), total=sum_("value")).name("counts").collect().with_min_accuracy(0.5).name("out")
+    none = keyed.window(ps.tumbling("5s")).agg(n=count()).name("windows").filter(ps.col("n") < 0)
+    none.collect().with_min_accuracy(0.5).name("nothing")
+    simulation = Simulation(record_pipeline(job.graph, 100))
+    assert [simulation.run(seed).problem for seed in range(1, 9)] == [None] * 8
+    added = ["accuracy", "biased", "n_low", "n_high", "n_certified"]
+    assert simulation.expected["nothing"].schema.names == ["key", "window_start", "window_end", "n", *added]
+    assert simulation.expected["out"].schema.names[:5] == ["key", "n", "total", "accuracy", "biased"]
+    assert set(simulation.expected["out"]["accuracy"].to_pylist()) == {1.0}
+
+
 def test_rows_out_of_order_raise_the_watermark_delay_and_a_cut_source_is_told():
     job = ps.Job()
     source = ps.read_memory(rows(1), time="at", job=job).name("rows")
