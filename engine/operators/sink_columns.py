@@ -38,6 +38,8 @@ class SinkColumns:
         self._fields = pa.schema(fields)
         self._schema: StreamSchema | None = None
         self._time = schema.time
+        self._keep = 1.0
+        self._same = _same_quality(1.0, 0)
 
     @property
     def schema(self) -> StreamSchema:
@@ -56,13 +58,23 @@ class SinkColumns:
             accuracy, biased = rows.column(ACCURACY), rows.column(BIASED)
             accuracy = accuracy if batch.keep == 1.0 else pc.multiply(accuracy, batch.keep)
         else:
-            accuracy = pa.array(np.full(rows.num_rows, batch.keep))
-            biased = pa.array(np.zeros(rows.num_rows, np.bool_))
+            accuracy, biased = self._sampled(batch.keep, rows.num_rows)
         columns = [rows.column(name) for name in self._users]
         columns += [accuracy, biased, *(rows.column(name) for name in self._hidden)]
         if self._changelog:
             columns.append(rows.column(WEIGHT))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema.physical)
+
+    def _sampled(self, keep: float, rows: int) -> tuple[pa.Array, pa.Array]:
+        """Return the accuracy of as many rows of one keep rate, unbiased: slices, since rates seldom change."""
+        if keep != self._keep or len(self._same[0]) < rows:
+            self._keep, self._same = keep, _same_quality(keep, rows)
+        accuracy, biased = self._same
+        return accuracy.slice(0, rows), biased.slice(0, rows)
+
+
+def _same_quality(keep: float, rows: int) -> tuple[pa.Array, pa.Array]:
+    return pa.array(np.full(rows, keep)), pa.array(np.zeros(rows, np.bool_))
 
 
 def _interval(fields: pa.Schema, name: str) -> list[pa.Field]:

@@ -31,6 +31,10 @@ def test_rows_that_nothing_has_folded_have_the_accuracy_of_their_header() -> Non
         {"key": "b", "paid": 2, "accuracy": 0.25, "biased": False},
     ]
     assert shown.schema.equals(columns.schema.physical)
+    for keep, rows in ((0.25, 1), (0.5, 1), (0.5, 2), (1.0, 2)):
+        shown = columns.rows(Batch(RAW.slice(0, rows), keep=keep))
+        assert shown.column("accuracy").to_pylist() == [keep] * rows
+        assert shown.column("biased").to_pylist() == [False] * rows
 
 
 def test_results_show_what_they_hide_behind_the_columns_of_the_user_and_before_the_weight() -> None:
