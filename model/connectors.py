@@ -96,11 +96,9 @@ class Reader(ABC):
         return False
 
     def sample_by(self, sampler: Sampler) -> bool:
-        """Drop the records that are not chosen from the next `read` on; return whether it does.
+        """Drop the records that are not chosen from the next `read` on, undecoded; return whether it does.
 
-        For a reader whose records have offsets, and which has something to save: what is dropped need not be decoded.
-        Each `read` that took records then says so in `Read.sampled`. The default does not, and what it reads is sampled
-        afterwards, by the number of each row.
+        Each `read` that took records says so in `Read.sampled`. The default does not; its rows are sampled by number.
         """
         return False
 

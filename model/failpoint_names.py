@@ -29,6 +29,8 @@ MEANINGS: Mapping[str, str] = {
     "checkpoint.before_upload": "all cuts of a checkpoint are there; none is written",
     "checkpoint.uploading": "the background begins to write the state of a checkpoint",
     "checkpoint.uploaded": "the state of a checkpoint is written; its manifest is not",
+    "kept.before_write": "what was kept before a checkpoint is about to be logged; its manifest is not there",
+    "kept.written": "what was kept before a checkpoint is logged; its manifest is not there",
     "checkpoint.run.before_seal": "a run has the lease; it has not sealed what it takes over",
     "checkpoint.run.sealed": "what a run takes over is sealed",
     "lease.before_hold": "a run has claimed the lease alone and does not hold it",

@@ -5,14 +5,14 @@ With the seed in its first line it says of every record whether it stayed (`offs
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
+from dataclasses import dataclass, field, replace
 
 VERSION = 2
 """The version of logs that are written."""
 
 
-class Stretch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class Stretch:
     """Records of one partition of a source, from offset ``start`` up to but without ``stop``, and their keep rates.
 
     ``partition`` is the number of a partition of ``topic``, or the name of one that has none. ``branches`` are rates by
@@ -25,7 +25,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     start: int
     stop: int
     keep: float
-    branches: dict[str, float] = {}
+    branches: dict[str, float] = field(default_factory=dict)
 
     def continues(self, other: "Stretch") -> bool:
         """Return whether it is of the same partition, with the same rates, right behind another."""
@@ -51,7 +51,7 @@ class PartitionLog:
         self._stop = stop
         added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches))
         if self._stretches and added.continues(self._stretches[-1]):
-            added = msgspec.structs.replace(added, start=self._stretches.pop().start)
+            added = replace(added, start=self._stretches.pop().start)
         self._stretches.append(added)
 
     def take(self) -> list[Stretch]:
@@ -65,7 +65,7 @@ def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
     result: list[Stretch] = []
     for item in sorted(stretches, key=_place):
         if result and item.continues(result[-1]):
-            item = msgspec.structs.replace(item, start=result.pop().start)
+            item = replace(item, start=result.pop().start)
         result.append(item)
     return result
 
@@ -101,9 +101,9 @@ def decode_kept_log(data: bytes) -> tuple[str, int, list[Stretch]]:
         if head["version"] != VERSION:
             raise ValueError(f"a log of version {head['version']}")
         names = ("source", "topic", "partition", "from", "to", "keep", "branches")
-        stretches = [msgspec.convert([line[name] for name in names], Stretch) for line in lines]
+        stretches = [Stretch(*(line[name] for name in names)) for line in lines]
         return head["job"], head["seed"], stretches
-    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"this is no log of what was kept: {error}") from None
 
 

@@ -92,14 +92,11 @@ class Simulation:
         key_groups: int = 16,
         managed: bool = False,
         head_kills: int = 0,
-        sheds: bool = False,
     ) -> None:
         """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
 
         If it is ``managed`` its instances run on task managers of a head, of which the seed draws the number. Up to
         ``head_kills`` times the head alone is killed while a checkpoint is taken or its task managers are adopted.
-        If it ``sheds``, the keep rates of its sources change at random, and what comes out of a seed is compared with
-        an undisturbed run over the rows that the log of that seed says were kept.
 
         State lies in the stores of ``state``, or by keys in those of ``paging``.
 
@@ -112,7 +109,10 @@ class Simulation:
         self.parallelism = parallelism
         self._state = state
         self._paging = paging
-        self.managed, self.head_kills, self.sheds = managed, head_kills, sheds
+        self.managed, self.head_kills = managed, head_kills
+        self.sheds = False
+        """Whether keep rates of sources change at random; what comes out of a seed is then compared with an undisturbed
+        run over the rows that its log says were kept. To be set before `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}

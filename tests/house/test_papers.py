@@ -14,7 +14,7 @@ from tests.house.reached_code import reached
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(
-    r"^\| (?P<paper>[^|]+) \| (?P<what>[^|]+) \| `(?P<code>[\w.]+)` \| (?P<by>policies|evaluation|nothing) "
+    r"^\| (?P<paper>[^|]+) \| (?P<what>[^|]+) \| `(?P<code>[\w.]+)` \| (?P<by>policies|evaluation|sources|nothing) "
     r"\| `(?P<file>[\w/]+\.py)::(?P<test>\w+)` \|$"
 )
 
@@ -43,11 +43,17 @@ def run_by() -> tuple[frozenset[str], frozenset[str]]:
     return policies, reached([f"{papers}.command.command", *(f"{papers}.{name}.EVALUATION" for name in NAMES)])
 
 
+@cache
+def run_by_sources() -> frozenset[str]:
+    """Return what the sources of a running job lead to."""
+    return reached(["penstock.engine.dataflow.source_head.SourceHead"])
+
+
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}: {row['what']}")
 def test_every_row_says_what_runs_its_code(row: re.Match[str]) -> None:
     policies, evaluations = run_by()
-    runs = "policies" if row["code"] in policies else "evaluation" if row["code"] in evaluations else "nothing"
-    assert row["by"] == runs
+    runs = {"policies": policies, "evaluation": evaluations, "sources": run_by_sources()}
+    assert row["by"] == next((name for name, code in runs.items() if row["code"] in code), "nothing")
 
 
 def test_definitions_are_followed_through_calls_imports_and_modules() -> None:

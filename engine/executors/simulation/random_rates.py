@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -41,12 +42,12 @@ def kept_input(graph: JobGraph, seed: int, stretches: Sequence[Stretch]) -> JobG
     for key, node in graph.operators.items():
         if isinstance(node.spec, SourceSpec) and isinstance(node.spec.source, RecordedSource):
             mine = [item for item in stretches if item.source == node.name]
-            source = node.spec.source.where(lambda name, rows, mine=mine: _stays(seed, name, rows, mine))
+            source = node.spec.source.where(partial(_stays, seed, mine))
             operators[key] = replace(node, spec=replace(node.spec, source=source))
     return JobGraph(operators)
 
 
-def _stays(seed: int, partition: str, rows: int, stretches: Sequence[Stretch]) -> pa.Array:
+def _stays(seed: int, stretches: Sequence[Stretch], partition: str, rows: int) -> pa.Array:
     steps = sample_steps(seed, partition, np.arange(rows))
     limits = np.full(rows, STEPS)
     for item in stretches:

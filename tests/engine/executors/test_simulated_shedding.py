@@ -39,7 +39,9 @@ def filtered(job: ps.Job) -> None:
 def simulation(managed: bool) -> Simulation:
     job = ps.Job()
     filtered(job)
-    return Simulation(record_pipeline(job.graph, 10_000), faults=Faults(), managed=managed, sheds=True)
+    made = Simulation(record_pipeline(job.graph, 10_000), faults=Faults(), managed=managed)
+    made.sheds = True
+    return made
 
 
 @pytest.mark.parametrize("managed", [False, True])
