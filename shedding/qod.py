@@ -51,7 +51,9 @@ class QualityOfData(Policy[QodMemory]):
     A move that does not complete within `move_timeout_s` is forgotten. Until then its room stays reserved, and the
     machine that it leaves is left alone, like one that warms up. confirms: nothing leaves a machine until its minimums
     have not fitted in two consecutive cycles, because the first may have caught only part of a change, and the choice
-    of moves depends on the shortage; until then its tasks run at their minimums.
+    of moves depends on the shortage; until then its tasks run at their minimums. moves: somebody acts on moves; else
+    nothing leaves and no room is reserved, tasks of machines whose minimums do not fit run at these, and the plan says
+    what would have moved.
     """
 
     share_out: SharingOut
@@ -60,6 +62,7 @@ class QualityOfData(Policy[QodMemory]):
     warm_up: WarmUpRule = WarmUpRule()
     move_timeout_s: float = 60.0
     confirms: bool = False
+    moves: bool = True
 
     def __post_init__(self) -> None:
         if not self.period_s > 0:
@@ -91,11 +94,13 @@ class QualityOfData(Policy[QodMemory]):
         figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - in_progress.reserved))
         is_next = memory.decided_s is not None and snapshot.time_s < memory.decided_s + 2 * self.period_s
         confirmed = memory.short if is_next else frozenset()
-        stays = np.array([self.confirms and name not in confirmed for name in names], np.bool_)
-        cycle = plan_cycle(
-            figures, is_warming | in_progress.leaving, self.share_out, without_backlog.min_req_cpu, stays
-        )
-        plan = _shed_plan(snapshot, without_backlog, is_warming, cycle)
+        stays = np.array([not self.moves or (self.confirms and name not in confirmed) for name in names], np.bool_)
+        at_minimum, least = is_warming | in_progress.leaving, without_backlog.min_req_cpu
+        cycle = plan_cycle(figures, at_minimum, self.share_out, least, stays)
+        unable: CycleOutcome | None = None
+        if not self.moves and cycle.waits.any():
+            unable = plan_cycle(figures, at_minimum, self.share_out, least)
+        plan = _shed_plan(snapshot, without_backlog, is_warming, cycle, unable)
         is_shedding = bool(plan.source_keep or plan.edge_keep)
         moves = with_moves(in_progress.pending, without_backlog, cycle.moves, names, snapshot.time_s)
         short = frozenset(names[machine] for machine in np.flatnonzero(cycle.short))
@@ -217,7 +222,14 @@ def _queries_of(graph: TaskGraph, tasks: Indexes) -> Bools:
     return result
 
 
-def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, cycle: CycleOutcome) -> ShedPlan:
+def _shed_plan(
+    snapshot: ClusterSnapshot,
+    figures: Figures,
+    is_warming: Bools,
+    cycle: CycleOutcome,
+    unable: CycleOutcome | None = None,
+) -> ShedPlan:
+    """Return the plan of a cycle; ``unable``: what it would have been if somebody moved instances."""
     graph, row = figures.graph, figures.row
     source_keep, edge_keep = keep_settings(graph, cycle.desired)
     demands = _thread_demands(figures)
@@ -230,11 +242,16 @@ def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, c
     if cycle.moves:
         parts.append(f"{len(cycle.moves)} instances moved so that minimums fit")
     waiting = int(cycle.waits.sum())
-    if waiting:
+    failed = cycle.failed
+    if unable is not None:
+        failed = tuple(np.flatnonzero(cycle.waits).tolist())
+        on = ", ".join(snapshot.machines.name[machine] for machine in failed[:3])
+        parts.append(f"rescheduling failed: no actuator, minimums do not fit on {on}")
+    elif waiting:
         parts.append(
             f"minimums do not fit on {waiting} machines: what leaves is decided if they do not in the next cycle"
         )
-    if cycle.failed:
+    if cycle.failed and unable is None:
         parts.append(f"rescheduling failed on {', '.join(snapshot.machines.name[m] for m in cycle.failed[:3])}")
     if demands:
         parts.append(f"thread capped: {len(demands)} tasks")
@@ -245,7 +262,7 @@ def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, c
         ", ".join(parts),
         tuple(Move(int(row[i]), machine, flagged=True) for i, machine in sorted(cycle.moves.items())),
         demands,
-        cycle.failed,
+        failed,
         {
             "accuracy_min": float(declared.min()) if len(declared) else 1.0,
             "queries_shed": shed,
@@ -253,7 +270,8 @@ def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, c
             "granted_cpu_percent": float(cycle.granted.sum()),
             "machines_warming": warm,
             "tasks_unmeasured": figures.unmeasured_tasks,
-        },
+        }
+        | ({} if unable is None else {"moves_without_actuator": len(unable.moves)}),
     )
 
 
