@@ -16,6 +16,7 @@ _MODULES = {
     "engine.jobs.metrics": "JobMetrics",
     "model.aggregates": "UserAggregate",
     "model.connectors": "ENDED NOTHING RawRecord Read Reader Sink Source Writer",
+    "model.control": "Control",
     "model.errors": (
         "BadRecordError BugError CheckpointError DeadLetterLimitError ExpressionError FatalError FencedError "
         "InUseError NumericOverflowError OptionError PenstockError PlanError RetryableError SchemaError "
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from penstock.model.connectors import Sink as Sink
     from penstock.model.connectors import Source as Source
     from penstock.model.connectors import Writer as Writer
+    from penstock.model.control import Control as Control
     from penstock.model.errors import BadRecordError as BadRecordError
     from penstock.model.errors import BugError as BugError
     from penstock.model.errors import CheckpointError as CheckpointError

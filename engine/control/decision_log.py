@@ -1,25 +1,19 @@
-"""The log of what controllers of a running job see and decide, and those of them that can only recommend yet.
+"""The log of what controllers of a running job see and decide, and what became of it.
 
 ``penstock decide`` reads it again. A log that can no longer be written ends, and not the job.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.control.policies import make_policy, parameters_of
+from penstock.engine.control.policies import parameters_of
 from penstock.model.errors import OptionError
 from penstock.model.plan import Decision
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog
-
-RECOMMENDING = ("qod",)
-"""Policies that are heard though nobody acts on what they say."""
-
-TICKS = 5
-"""They decide on every so many-th snapshot: the paper's cycle is 5 s."""
 
 
 class DecisionLog:
@@ -39,9 +33,6 @@ class DecisionLog:
             raise OptionError(
                 f"action_log {str(path)!r} cannot be written ({error.strerror}): name a file in a folder that is there"
             ) from error
-        self._policies = {name: make_policy(name, {}) for name in RECOMMENDING}
-        self._memories: dict[str, Any] = {}
-        self._ticks = 0
         self._logged = 0
 
     def begin(self, name: str, policy: Policy[Any]) -> None:
@@ -52,17 +43,9 @@ class DecisionLog:
         """Keep a decision on a snapshot."""
         self._write(lambda log: self._add(log, snapshot, name, decision))
 
-    def recommend(self, snapshot: ClusterSnapshot) -> None:
-        """Let policies that can only recommend see a snapshot, if it is time, and keep what they decide."""
-        self._ticks += 1
-        if self._log is None or self._ticks % TICKS != 0:
-            return
-        for name, policy in self._policies.items():
-            if name not in self._memories:
-                self._memories[name] = policy.start()
-                self.begin(name, policy)
-            decision, self._memories[name] = policy.decide(snapshot, self._memories[name])
-            self.add(snapshot, name, decision)
+    def result(self, snapshot: ClusterSnapshot, name: str, outcome: str, detail: Mapping[str, Any]) -> None:
+        """Keep what became of a decision on a snapshot."""
+        self._write(lambda log: log.result(snapshot, name, outcome, detail))
 
     def sync(self) -> None:
         """Bring to disk what was kept: somebody acts on it."""

@@ -1,18 +1,25 @@
-"""The controllers of one job in its head: they place instances, and see a snapshot of it once a second.
+"""The controllers of one job in its head: they place instances, and choose keep rates by what they see of it.
 
 A shell around pure policies: it keeps readings and the memories of the policies. One thread calls it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
 
 from penstock.engine.control.decision_log import DecisionLog
+from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.model.config import LoopOptions
+from penstock.model.control import Limits
+from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Decision, Placement
+from penstock.model.shedding_status import SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
@@ -40,15 +47,43 @@ class JobPlaces:
     silent_s: Mapping[str, float]
 
 
+LATE_NS = TICK_NS // 2
+"""A tick that comes later than this after it was due is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOrder:
+    """Keep rates that are to hold from now on; sources in ``exempt`` are kept whole for another reason than load."""
+
+    rates: KeepRates
+    exempt: frozenset[str]
+
+
 class JobControl:
     """Readings, policies and what they remember, over all attempts of a run."""
 
     def __init__(
-        self, job: str, graph: ExecutionGraph, options: LoopOptions, now_ns: int, log: DecisionLog | None = None
+        self,
+        job: str,
+        graph: ExecutionGraph,
+        options: LoopOptions,
+        now_ns: int,
+        log: DecisionLog | None = None,
+        shedding: LoadShedding | None = None,
     ) -> None:
-        """Begin with nothing measured; with a ``log``, policies that cannot act yet are heard, too."""
+        """Begin with nothing measured; ``shedding`` chooses keep rates."""
         self._graph = graph
-        self._book = ReadingBook(job, graph, options, now_ns)
+        numbers = count(1)
+        self._book = ReadingBook(job, graph, options, now_ns, numbers)
+        # Load shedding looks at whole cycles, in which rates did not change.
+        self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
+        self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
+        self.shedding = shedding
+        self._status: SheddingStatus | None = None
+        self._ticks = 0
+        self._ordered = KeepRates()
+        self._late_ticks, self._latest_ns = 0, 0
+        self._policy: Guarded[Any] | None = None
         self._scheduler = Guarded(TaskScheduler(in_turn=True, start_timeout_s=0.0))
         self._memory = self._scheduler.start()
         self._has_decided = False
@@ -78,12 +113,18 @@ class JobControl:
     def hear(self, manager: str, machine: MachineReading, part: PartReading | None, now_ns: int) -> None:
         """Take in the readings of a task manager."""
         self._book.hear(manager, machine, part, now_ns)
+        if manager not in self._latest or self._latest[manager][1] is None:
+            # Its first cycle begins with its instances.
+            self._cycles.hear(manager, machine, part, now_ns)
+        self._latest[manager] = machine, part, now_ns
         if self._tick_ns is None:
             self._tick_ns = now_ns + TICK_NS
 
     def forget(self, manager: str) -> None:
         """A task manager is lost."""
         self._book.forget(manager)
+        self._cycles.forget(manager)
+        self._latest.pop(manager, None)
 
     def place(self, job: JobPlaces, now_ns: int) -> Mapping[str, str]:
         """Return task managers for instances that have no place, of those for which there is a figure to choose by."""
@@ -96,13 +137,70 @@ class JobControl:
         names = [name for task in self._graph.tasks for name in self._graph.instances(task)]
         return {names[move.instance]: snapshot.machines.name[move.machine] for move in decision.moves}
 
-    def tick(self, job: JobPlaces, now_ns: int) -> None:
-        """Let policies see the job as it runs; on what they decide nobody acts."""
+    def tick(self, job: JobPlaces, now_ns: int, in_force: KeepRates | None = None) -> KeepOrder | None:
+        """Let policies see the job as it runs; return the keep rates of a cycle if somebody acts on them.
+
+        ``in_force``: the rates until now, None: those of the last cycle.
+        """
+        if self._tick_ns is not None and now_ns - self._tick_ns > LATE_NS:
+            self._late_ticks += 1
+            self._latest_ns = max(self._latest_ns, now_ns - self._tick_ns)
         self._tick_ns = now_ns + TICK_NS
         snapshot = self._snapshot(job, now_ns)
         self._decide(snapshot)
-        if self._log is not None:
-            self._log.recommend(snapshot)
+        self._ticks += 1
+        if self.shedding is None or self._ticks % self.shedding.period_s:
+            return None
+        for manager, reading in self._latest.items():
+            self._cycles.hear(manager, *reading)
+        seen = self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns)
+        return self._shed(self.shedding, seen, in_force or self._ordered)
+
+    def change_limits(self, limits: Limits) -> None:
+        """Let other limits hold from the next cycle on.
+
+        Raises:
+            OptionError: the job has no control of load, or they are of a query without a contract.
+        """
+        if self.shedding is None:
+            raise OptionError("the job was started without control=ps.Control(...) (--shed), so it has no limits")
+        self.shedding.change(limits)
+
+    def shedding_status(self) -> SheddingStatus | None:
+        """Return what load shedding does; None: nothing was decided yet. From any thread."""
+        return self._status
+
+    def _shed(self, shedding: LoadShedding, seen: ClusterSnapshot, in_force: KeepRates) -> KeepOrder | None:
+        cycle = shedding.cycle(seen, in_force)
+        if cycle is None:
+            status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
+            order = KeepOrder(KeepRates(), frozenset())
+        else:
+            if self._log is not None:
+                if self._policy is not shedding.policy:
+                    self._policy = shedding.policy
+                    self._log.begin(shedding.shed, shedding.policy)
+                self._log.add(cycle.snapshot, shedding.shed, cycle.decision)
+                detail = {
+                    "sources": dict(cycle.rates.sources),
+                    "branches": {">".join(edge): rate for edge, rate in cycle.rates.branches.items()},
+                    "infeasible": cycle.status.infeasible,
+                    "exempt": sorted(cycle.exempt),
+                }
+                self._log.result(
+                    cycle.snapshot, shedding.shed, "applied" if shedding.is_acting else "recommended", detail
+                )
+            status, order = cycle.status, KeepOrder(cycle.rates, cycle.exempt)
+        self._status = replace(
+            status,
+            applied=shedding.is_acting,
+            late_ticks=self._late_ticks,
+            latest_ms=self._latest_ns // 1_000_000,
+        )
+        if not shedding.is_acting:
+            return None
+        self._ordered = order.rates
+        return order
 
     def close(self) -> None:
         """Close the log."""

@@ -87,7 +87,8 @@ def read_part(build: Build, now_ns: int) -> PartReading:
         keeps_state = is_stateful(graph, task)
         # Counters and stores are those of the instances that are here, in their order.
         for position, instance in enumerate(build.tasks.get(task.id, ())):
-            records = build.counters[task.head][position].rows_in
+            counters = build.counters[task.head][position]
+            records = counters.rows_in - counters.shed
             stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
             held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
             rows.append((row, instance.index, *_counts(instance, now_ns), *_accesses(stores), held, records))

@@ -1,7 +1,8 @@
 """The last readings of each task manager, as a head keeps them, and the snapshot of the job that they make."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
@@ -32,11 +33,18 @@ class _Heard:
 class ReadingBook:
     """The last two readings of each task manager of a job."""
 
-    def __init__(self, job: str, graph: ExecutionGraph, options: LoopOptions, now_ns: int) -> None:
-        """Begin with none; times of snapshots count from now."""
+    def __init__(
+        self,
+        job: str,
+        graph: ExecutionGraph,
+        options: LoopOptions,
+        now_ns: int,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        """Begin with none; times of snapshots count from now. ``numbers`` are theirs, None: from 1 on."""
         self._job, self._graph, self._options = job, graph, options
         self._began_ns = self._last_ns = now_ns
-        self._number = 0
+        self._numbers = count(1) if numbers is None else numbers
         self._before: dict[str, _Heard] = {}
         self._after: dict[str, _Heard] = {}
 
@@ -65,7 +73,7 @@ class ReadingBook:
         process that keeps what it has, or the only one. ``silent_s`` is how long ago each was heard.
         """
         before_ns, now_ns = self._last_ns, max(now_ns, self._last_ns + LEAST_WINDOW_NS)
-        self._last_ns, self._number = now_ns, self._number + 1
+        self._last_ns = now_ns
         fresh = {name for name, heard in self._after.items() if now_ns - heard.heard_ns <= FRESH_NS}
         names = by_host(managers, {name: heard.machine for name, heard in self._after.items()})
         # One that is lost keeps a row while instances count as being there.
@@ -83,7 +91,7 @@ class ReadingBook:
         )
         instances = [name for task in self._graph.tasks for name in self._graph.instances(task)]
         here = [places.get(name, "") for name in instances]
-        snapshot = cluster_snapshot(self._job, self._number, before, after, blank, here)
+        snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, here)
         windows = {
             name: window
             for name in fresh

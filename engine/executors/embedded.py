@@ -25,11 +25,11 @@ def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
     controls: list[EmbeddedControl] = []
 
     def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> EmbeddedAttempt:
-        if options.action_log is not None and not controls:
+        if options.control.watches and not controls:
             # Most jobs have none, and are to start soon.
             from penstock.engine.executors.embedded_control import open_control
 
-            controls.append(open_control(options.action_log, plan, context))
+            controls.append(open_control(options.control, plan, context))
         return EmbeddedAttempt(plan, options, context, start, controls[0] if controls else None)
 
     return make

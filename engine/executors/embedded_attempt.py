@@ -6,7 +6,6 @@ A thin shell: it owns the waiting, the stop and the end; all work happens in the
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from penstock.engine.jobs.part_status import is_exhausted, is_unanswered, read_o
 from penstock.engine.jobs.rows_decided import read_decided
 from penstock.engine.jobs.stop_patience import StopPatience
 from penstock.engine.operators.sink import LOOK_NS
+from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
 from penstock.model.ids import TaskId
@@ -50,7 +50,7 @@ class EmbeddedOptions:
     ``letters`` is where dead letters go that have no target of their source's; None: into a file, as all do that are
     not ``routed``. One that ``keeps``, which needs checkpoints, leaves windows open when its inputs have ended, and
     stops at a checkpoint. ``bad_records`` are those of the whole run, over all attempts; None: any number is borne.
-    ``async_calls`` makes what runs coroutines. What controllers see and would do goes to ``action_log``.
+    ``async_calls`` makes what runs coroutines. ``control`` is that of load.
     """
 
     letters: LetterTarget | None = None
@@ -58,7 +58,7 @@ class EmbeddedOptions:
     keeps: bool = False
     bad_records: BadRecords | None = None
     async_calls: MakeCalls = IoThread
-    action_log: Path | None = None
+    control: ControlOptions = NO_CONTROL
 
 
 class EmbeddedAttempt:
@@ -209,7 +209,8 @@ class EmbeddedAttempt:
             now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
         read = self._hosted.read_metrics(self._started_ns, now_ns, wall_us, stepped_ns)
         decided = read_decided(self.build, self._bad_records.rejecting)
-        return replace(read, bad_records=self._bad_records.lines(decided))
+        shedding = None if self._control is None else self._control.status()
+        return replace(read, bad_records=self._bad_records.lines(decided), shedding=shedding)
 
     def places(self) -> Mapping[str, str]:
         """Return {}: there is this process alone."""
@@ -229,8 +230,9 @@ class EmbeddedAttempt:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self.worker.step()
-            if self._control is not None:
-                self._control.look(self.build)
+            rates = None if self._control is None else self._control.look(self.build)
+            if rates is not None:
+                self.set_keep(rates)
             if self._checkpoints is None and self._shed.rates is not None:
                 self._log_kept(self._clock.monotonic_ns())
             failure = self._hosted.dead_letters.failure or self._verdict() or self._undelivered()

@@ -1,56 +1,83 @@
-"""The controllers of a job in one process: once a second, between two steps of the loop, they see what it does.
+"""The controllers of a job in one process: between two steps of the loop they see what it does, and set keep rates.
 
-They recommend, and place nothing: there is one process. A user's function that takes long delays them.
+They place nothing, as there is one process. A user's function that takes long delays them, which is counted.
 """
 
-from pathlib import Path
-
-from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import TICK_NS, JobControl, JobPlaces
+from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
 from penstock.engine.control.part_reading import read_part
 from penstock.engine.control.reading import HERE
+from penstock.engine.control.start_control import start_control
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.managers.host_probe import Probe, SystemProbe
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.model.control import ControlOptions, Limits
+from penstock.model.keep_rates import KeepRates
+from penstock.model.shedding_status import SheddingStatus
 
 
 class EmbeddedControl:
     """What controllers of a run see and decide, over all its attempts."""
 
-    def __init__(self, plan: JobPlan, clock: Clock, log: DecisionLog, probe: Probe) -> None:
+    def __init__(self, control: JobControl, clock: Clock, probe: Probe) -> None:
         """Begin with nothing measured; the log is closed with it."""
-        self._clock, self._probe = clock, probe
-        self._control = JobControl(plan.name, plan.graph, plan.loop, clock.monotonic_ns(), log)
-        self.due_ns = clock.monotonic_ns()
+        self._clock, self._probe, self._control = clock, probe, control
+        shedding = control.shedding
+        acts = shedding is not None and shedding.is_acting
+        self._guard = LocalGuard() if acts else None
+        self._tick_ns = self._look_ns = clock.monotonic_ns()
+
+    @property
+    def due_ns(self) -> int:
         """When `look` has something to do."""
+        return self._tick_ns if self._guard is None else min(self._tick_ns, self._look_ns)
 
     def thread_cpu_ns(self) -> int:
         """Return the time that the calling thread has used on a core."""
         return self._probe.thread_cpu_ns()
 
-    def look(self, build: Build) -> None:
-        """Read the job if it is time, and let controllers see it."""
+    def look(self, build: Build) -> KeepRates | None:
+        """Read the job if it is time, and let controllers see it; return keep rates if others are to hold."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < self.due_ns:
-            return
-        self.due_ns = now_ns + TICK_NS
-        self._control.hear(HERE, self._probe.read(), read_part(build, now_ns), now_ns)
-        places = {instance.name: HERE for instance in build.instances}
-        self._control.tick(JobPlaces((HERE,), HERE, places, {HERE: 0.0}), now_ns)
+            return None
+        before = KeepRates() if self._guard is None else self._guard.rates
+        if now_ns >= self._tick_ns:
+            self._tick_ns = now_ns + TICK_NS
+            self._control.hear(HERE, self._probe.read(), read_part(build, now_ns), now_ns)
+            places = {instance.name: HERE for instance in build.instances}
+            order = self._control.tick(JobPlaces((HERE,), HERE, places, {HERE: 0.0}), now_ns, before)
+            if order is not None and self._guard is not None and self._control.shedding is not None:
+                self._guard.decided(order, self._control.shedding.shedders)
+        if self._guard is None:
+            return None
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + GUARD_NS
+            self._guard.look(build, now_ns)
+        return self._guard.changed()
+
+    def change_limits(self, limits: Limits) -> None:
+        """Let other limits hold from the next cycle on; by the thread that runs the job."""
+        self._control.change_limits(limits)
+
+    def status(self) -> SheddingStatus | None:
+        """Return what load shedding does; from any thread."""
+        return self._control.shedding_status()
 
     def close(self) -> None:
         """Close the log."""
         self._control.close()
 
 
-def open_control(path: Path, plan: JobPlan, context: AttemptContext) -> EmbeddedControl:
-    """Return the controllers of a job whose log is at a path; they are closed with the job.
+def open_control(options: ControlOptions, plan: JobPlan, context: AttemptContext) -> EmbeddedControl:
+    """Return the controllers of a job; they are closed with it.
 
     Raises:
         OptionError: the log cannot be written.
         ActionLogError: the file is no log.
     """
-    control = EmbeddedControl(plan, context.clock, DecisionLog(path, context.warn), SystemProbe())
-    context.resources.callback(control.close)
-    return control
+    control = start_control(plan, context.clock.monotonic_ns(), options, context.warn)
+    embedded = EmbeddedControl(control, context.clock, SystemProbe())
+    context.resources.callback(embedded.close)
+    return embedded

@@ -13,6 +13,21 @@ import typer
 from penstock.model.errors import OptionError
 
 
+class ShedPolicy(StrEnum):
+    """The policies that shed load; they are those of `Control`."""
+
+    OFF = "off"
+    QOD = "qod"
+    QOD_PAPER = "qod-paper"
+
+
+class ControlMode(StrEnum):
+    """The fate of what controllers decide."""
+
+    RECOMMEND = "recommend"
+    ACT = "act"
+
+
 class Executor(StrEnum):
     """Where instances run."""
 
@@ -43,6 +58,13 @@ Arguments = Annotated[
 ]
 Parallelism = Annotated[int | None, optional("P", "Instances per operator; wins over the file.", min=1)]
 BatchRows = Annotated[int | None, optional("R", "Most rows in a batch.", min=1)]
+ShedChoice = Annotated[
+    ShedPolicy | None, typer.Option("--shed", help="Policy that sheds load, or none.", show_default=False)
+]
+ControlChoice = Annotated[
+    ControlMode | None,
+    typer.Option("--control", help="Controllers act, or recommend what they would do.", show_default=False),
+]
 ExecutorChoice = Annotated[
     Executor | None,
     typer.Option(

@@ -9,8 +9,10 @@ from penstock.commands.arguments import (
     Address,
     Arguments,
     BatchRows,
+    ControlChoice,
     ExecutorChoice,
     File,
+    ShedChoice,
     TaskManagers,
     TransportChoice,
     optional,
@@ -47,6 +49,8 @@ def run(
     action_log: Annotated[
         str | None, optional("FILE", "Write here what controllers see and would do, for penstock decide.")
     ] = None,
+    shed: ShedChoice = None,
+    control: ControlChoice = None,
     attached: Annotated[
         bool | None, typer.Option("--attached", help="On Ray: the job ends with this process, and may use its objects.")
     ] = None,
@@ -141,6 +145,8 @@ def run(
             spread=spread,
             pin=pin,
             action_log=action_log,
+            shed=shed,
+            control=control,
             attached=attached,
             batch_rows=batch_rows,
             emit_interval=emit_interval,

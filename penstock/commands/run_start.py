@@ -32,6 +32,7 @@ from penstock.runs.run_options import (
     letter_target,
     parallelism_option,
     restore_from,
+    with_control,
 )
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
 
@@ -57,6 +58,8 @@ class RunOverrides:
     spread: bool | None = None
     pin: bool = False
     action_log: str | None = None
+    shed: str | None = None
+    control: str | None = None
     attached: bool | None = None
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
@@ -97,6 +100,7 @@ class RunOverrides:
             check_reference(self.metrics_token)
         if self.action_token is not None:
             check_reference(self.action_token, "action_token")
+        with_control(None, self.shed, self.control)
         letter_target(self.dead_letters)
         check_at_end(self.at_end)
 
@@ -124,6 +128,7 @@ class RunOverrides:
             executor=self.executor or options.executor,
             pin=self.pin or options.pin,
             action_log=Path(self.action_log) if self.action_log else options.action_log,
+            control=with_control(options.control, self.shed, self.control),
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),

@@ -10,6 +10,7 @@ from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.jobs.attempt import MakeAttempt
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.transport.addresses import Transport
+from penstock.model.control import ControlOptions
 from penstock.runs.cores import usable_cores
 from penstock.runs.run_options import EMBEDDED, PROCESSES, RAY, RunOptions
 
@@ -39,11 +40,16 @@ def attempts_of(
     if options.executor == RAY:
         from penstock.engine.executors.ray.attempts import RayOptions, ray_attempts
 
-        on_ray = (options.address, options.spread, transport, outliving, options.action_log)
+        on_ray = (options.address, options.spread, transport, outliving, control_of(options))
         return ray_attempts(RayOptions(count, managed, *on_ray))
     from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
-    return process_attempts(ProcessOptions(count, managed, transport, options.pin, options.action_log))
+    return process_attempts(ProcessOptions(count, managed, transport, options.pin, control_of(options)))
+
+
+def control_of(options: RunOptions) -> ControlOptions:
+    """Return the control of load that the options ask for."""
+    return ControlOptions(options.action_log, options.control)
 
 
 def with_task_managers(options: RunOptions) -> RunOptions:
@@ -70,5 +76,5 @@ def embedded_options(
         keeps=keeps,
         bad_records=bad_records,
         async_calls=async_calls,
-        action_log=options.action_log,
+        control=control_of(options),
     )

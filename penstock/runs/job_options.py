@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from penstock.engine.jobs.end_of_input import AtEnd
+from penstock.model.control import Control
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration
 
@@ -41,6 +42,9 @@ class JobOptions(TypedDict, total=False):
 
     action_log: str | Path | None
     """A file for what controllers see each second and would do, which ``penstock decide`` reads; default None."""
+
+    control: Control | None
+    """What controllers may do under load, as `Control` (``shed="qod", mode="act"``); default None: nothing."""
 
     attached: bool
     """With the executor ``"ray"``: the head stays in this process, whose lists, callbacks and memory sinks the job may

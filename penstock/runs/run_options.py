@@ -3,15 +3,16 @@
 import difflib
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from penstock.engine.jobs.end_of_input import AtEnd, check_at_end
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.restore.compatibility import AllowedChanges
 from penstock.engine.restore.restorer import RestoreFrom
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
+from penstock.model.control import Control, Mode, Shed
 from penstock.model.dead_letter_limit import DEFAULT_LIMIT, DeadLetterLimit, dead_letter_limit
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
@@ -47,8 +48,8 @@ class RunOptions:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
     carries rows between them (None: the best that works); with ``pin`` each has a core of its own; what controllers see
-    and decide goes to the file ``action_log``. ``address`` is the Ray cluster; ``spread`` puts them on many of its
-    nodes, ``attached`` leaves the head in this process.
+    and decide goes to the file ``action_log``, and ``control`` is what they may do under load. ``address`` is the Ray
+    cluster; ``spread`` puts them on many of its nodes, ``attached`` leaves the head in this process.
     ``parallelism`` is a number, ``auto``, or None: what the executor makes of that; `instances` is what it comes to.
     """
 
@@ -76,6 +77,7 @@ class RunOptions:
     spread: bool = False
     pin: bool = False
     action_log: Path | None = None
+    control: Control | None = None
     attached: bool = False
 
     def __post_init__(self) -> None:
@@ -198,8 +200,27 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         executor=options.get("executor", EMBEDDED),
         pin=bool(options.get("pin", False)),
         action_log=Path(options["action_log"]) if options.get("action_log") else None,
+        control=_control(options.get("control")),
         **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
+
+
+def _control(control: object) -> Control | None:
+    if control is not None and not isinstance(control, Control):
+        raise OptionError(f"control is a penstock.Control(...), not {control!r}")
+    return control
+
+
+def with_control(control: Control | None, shed: str | None, mode: str | None) -> Control | None:
+    """Return the control of a file with what the command line says of it.
+
+    Raises:
+        OptionError: there is no such policy or mode; the message names the valid ones.
+    """
+    if shed is None and mode is None:
+        return control
+    before = control or Control()
+    return replace(before, shed=cast(Shed, shed or before.shed), mode=cast(Mode, mode or before.mode))
 
 
 def parallelism_option(text: str) -> int | str:

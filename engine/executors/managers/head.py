@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from penstock.engine.control.decision_log import DecisionLog
-from penstock.engine.control.job_control import JobControl, JobPlaces
+from penstock.engine.control.job_control import JobPlaces
+from penstock.engine.control.start_control import start_control
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
@@ -30,6 +29,7 @@ from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
+from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.errors import WorkerLostError
 from penstock.model.ids import TaskId
 
@@ -68,10 +68,9 @@ class HeadWaiter(Protocol):
 class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
-    ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process. What
-    controllers see and decide goes to the file ``action_log``, if it is there; ``warn`` takes what the user is told.
-    ``ranks`` says which task managers have what instances need, if any needs something. With ``waits`` no task manager
-    is started before `Head.begin`.
+    ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process.
+    ``control`` is that of load; ``warn`` takes what the user is told. ``ranks`` says which task managers have what
+    instances need, if any needs something. With ``waits`` no task manager is started before `Head.begin`.
     """
 
     plan: JobPlan
@@ -81,7 +80,7 @@ class HeadParts:
     waiter: HeadWaiter = field(default_factory=Waiter)
     make_parts: MakeParts = parts_here
     pack: Callable[[ManagerSetup], bytes] = pack_setup
-    action_log: Path | None = None
+    control: ControlOptions = NO_CONTROL
     warn: Callable[[str], None] = print
     waits: bool = False
     ranks: ManagerRanks | None = None
@@ -115,9 +114,7 @@ class Head(AbstractContextManager["Head"]):
             )
             self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
             opened.callback(self._local.close)
-            log = None if parts.action_log is None else DecisionLog(parts.action_log, parts.warn)
-            plan = parts.plan
-            self.control = JobControl(plan.name, plan.graph, plan.loop, parts.clock.monotonic_ns(), log)
+            self.control = start_control(parts.plan, parts.clock.monotonic_ns(), parts.control, parts.warn)
             opened.callback(self.control.close)
             self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)

@@ -226,7 +226,8 @@ class ManagedAttempt(Attempt):
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
-        return self._metrics.merged(CALLER, self._head.local.metrics())
+        merged = self._metrics.merged(CALLER, self._head.local.metrics())
+        return replace(merged, shedding=self._head.control.shedding_status())
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance that is up; from any thread."""
@@ -364,7 +365,9 @@ class ManagedAttempt(Attempt):
         """Let controllers see the job, if it is time."""
         control, now_ns = self._head.control, self._clock.monotonic_ns()
         if control.due_ns is not None and control.due_ns <= now_ns:
-            control.tick(self._head.places(self._deployments.places()), now_ns)
+            order = control.tick(self._head.places(self._deployments.places()), now_ns)
+            if order is not None:
+                self.set_keep(order.rates)
 
     def _ask_for_status(self) -> None:
         due_ns = self._judgement.due_ns

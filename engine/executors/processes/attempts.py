@@ -4,7 +4,6 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -18,20 +17,21 @@ from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, 
 from penstock.engine.executors.processes.launcher import ProcessLauncher, cores_to_pin
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
 from penstock.engine.transport.addresses import Transport
+from penstock.model.control import NO_CONTROL, ControlOptions
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
     """Options of the executor: the number of task managers, and what carries rows between them (None: the best).
 
-    With ``pin`` each has a core of its own. Controllers write what they see and decide to ``action_log``.
+    With ``pin`` each has a core of its own. ``control`` is that of load.
     """
 
     task_managers: int
     managed: ManagedOptions
     transport: Transport | None = None
     pin: bool = False
-    action_log: Path | None = None
+    control: ControlOptions = NO_CONTROL
 
 
 def process_attempts(options: ProcessOptions) -> MakeAttempt:
@@ -67,5 +67,5 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
             launcher.close(0)
             raise
 
-    parts = HeadParts(plan, setup, context.clock, make_pool, action_log=options.action_log, warn=context.warn)
+    parts = HeadParts(plan, setup, context.clock, make_pool, control=options.control, warn=context.warn)
     return Head(parts)

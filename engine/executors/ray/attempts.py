@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from socket import socket
 
 from penstock.engine.core.process_tuning import tune_process
@@ -30,6 +29,7 @@ from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
 from penstock.engine.plan.resources import rank_needs
 from penstock.engine.transport.addresses import Transport
 from penstock.engine.transport.tls import Tls
+from penstock.model.control import NO_CONTROL, ControlOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RayOptions:
     """Options of the executor: how many task managers on which cluster (None: see `connected`).
 
     ``spread`` puts them on as many nodes as there are, or else on as few. ``transport`` carries rows between them
-    (None: the best for each two). What controllers see and decide goes to ``action_log``, where the head is. With
+    (None: the best for each two). ``control`` is that of load, where the head is. With
     ``outliving`` they outlive this process, if it is lost, for another head; not if instances need more than a core.
     """
 
@@ -47,7 +47,7 @@ class RayOptions:
     spread: bool = False
     transport: Transport | None = None
     outliving: Outliving | None = None
-    action_log: Path | None = None
+    control: ControlOptions = NO_CONTROL
 
 
 def ray_attempts(options: RayOptions) -> MakeAttempt:
@@ -112,7 +112,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
         context.clock,
         make_pool,
         make_parts=partial(parts_here, host=host, tls=tls),
-        action_log=options.action_log,
+        control=options.control,
         warn=context.warn,
         ranks=ManagerRanks(options.task_managers, lambda name: launchers[0].rank(name)) if needs.ranks else None,
         waits=True,

@@ -16,10 +16,13 @@ from penstock.engine.control.part_reading import (
     SENT,
     PartReading,
 )
+from penstock.engine.control.start_control import RECOMMENDED
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 
 SECOND_NS = 1_000_000_000
+TICKS = RECOMMENDED.period_s
+"""Load shedding decides on every so many-th."""
 MANAGERS = ("tm-0", "tm-1")
 OPTIONS = LoopOptions()
 

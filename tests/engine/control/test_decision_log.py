@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 
 from penstock.engine.control import decision_log
-from penstock.engine.control.decision_log import TICKS, DecisionLog
+from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.load_shedding import LoadShedding
+from penstock.engine.control.start_control import RECOMMENDED
 from penstock.model.errors import OptionError
 from penstock.scheduler.action_log import ActionLog, EntryKind, read_log
 from tests.engine.control.readings import (
     MANAGERS,
     OPTIONS,
     SECOND_NS,
+    TICKS,
     graph,
     hear_burner,
     job_places,
@@ -28,7 +31,7 @@ SOURCE, COUNT = (GRAPH.name(task) for task in GRAPH.tasks)
 
 
 def watched(path: Path, warned: list[str]) -> JobControl:
-    return JobControl("test", GRAPH, OPTIONS, 0, DecisionLog(path, warned.append))
+    return JobControl("test", GRAPH, OPTIONS, 0, DecisionLog(path, warned.append), LoadShedding(GRAPH, RECOMMENDED))
 
 
 def live(control: JobControl, seconds: int) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 import penstock as ps
 from penstock.engine.control.cluster_snapshot import cluster_snapshot
-from penstock.engine.control.decision_log import TICKS, DecisionLog
+from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.reading import read_counters
+from penstock.engine.control.start_control import RECOMMENDED
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.executors.embedded import EmbeddedJob
 from penstock.engine.jobs.attempt import JobPlan
@@ -21,7 +23,7 @@ from penstock.model.connectors import NOTHING, Read, Reader, Source
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.plan import NoChange, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns, PartitionColumns
-from tests.engine.control.readings import MANAGERS, OPTIONS, SECOND_NS, job_places, machine, part, ran
+from tests.engine.control.readings import MANAGERS, OPTIONS, SECOND_NS, TICKS, job_places, machine, part, ran
 
 SCHEMA = pa.schema({"id": pa.int64()})
 CLOCK = SystemClock()
@@ -156,7 +158,7 @@ def plan() -> ExecutionGraph:
 
 def live(path: Path, offered: float, taken: float, cpu_s: float) -> list[Any]:
     """Let two task managers run a source each for 25 s, which is offered and takes so many rows/s; decide again."""
-    control = JobControl("test", plan(), OPTIONS, 0, DecisionLog(path, print))
+    control = JobControl("test", plan(), OPTIONS, 0, DecisionLog(path, print), LoadShedding(plan(), RECOMMENDED))
     names = [name for task in plan().tasks for name in plan().instances(task)]
     places = dict(zip(names, MANAGERS, strict=True))
     for second in range(1, 5 * TICKS + 1):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.engine.control.decision_log import TICKS, DecisionLog
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import TICK_NS
 from penstock.engine.control.machine_load import MachineReading
+from penstock.engine.control.start_control import RECOMMENDED, start_control
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.dataflow.attempt_start import FIRST
 from penstock.engine.executors.embedded import EmbeddedJob
@@ -16,6 +16,7 @@ from penstock.engine.executors.embedded_attempt import EmbeddedAttempt, Embedded
 from penstock.engine.executors.embedded_control import EmbeddedControl
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.model.config import LoopOptions
+from penstock.model.control import ControlOptions
 from penstock.model.errors import OptionError
 from penstock.scheduler.action_log import EntryKind, read_log
 
@@ -43,9 +44,9 @@ def planned(folder: Path) -> JobPlan:
 def test_what_runs_is_seen_and_load_shedding_has_all_that_it_needs(tmp_path: Path) -> None:
     clock, log = ManualClock(), tmp_path / "actions.jsonl"
     plan = planned(tmp_path)
-    control = EmbeddedControl(plan, clock, DecisionLog(log, print), Probe(clock))
+    control = EmbeddedControl(start_control(plan, 0, ControlOptions(log), print), clock, Probe(clock))
     attempt = EmbeddedAttempt(plan, EmbeddedOptions(), AttemptContext(clock), FIRST, control)
-    half_seconds = iter(range(8 * TICKS))
+    half_seconds = iter(range(8 * RECOMMENDED.period_s))
 
     def half_a_second_later() -> bool:
         clock.advance_ns(TICK_NS // 2)
@@ -61,7 +62,7 @@ def test_what_runs_is_seen_and_load_shedding_has_all_that_it_needs(tmp_path: Pat
 def test_a_job_keeps_its_log(tmp_path: Path) -> None:
     """The time on a core of each instance is measured, as controllers are there."""
     log = tmp_path / "actions.jsonl"
-    job = EmbeddedJob(planned(tmp_path), EmbeddedOptions(action_log=log))
+    job = EmbeddedJob(planned(tmp_path), EmbeddedOptions(control=ControlOptions(log)))
     steps = iter(range(10))
     assert job.attempt.proceed(lambda: next(steps, None) is None, None, None) is None
     assert job.build.instances[0].accounting.cpu_ns is not None

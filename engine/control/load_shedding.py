@@ -1,0 +1,216 @@
+"""Load shedding of a running job, cycle by cycle: snapshot in, keep rates out.
+
+The policy stands in `shedding/qod.py`. Around it: the backlogs that count, useful time for CPU, what is fixed and what
+segments cost, rates in steps. One thread calls it; it touches nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.engine.control.part_reading import edges_between_tasks
+from penstock.engine.control.policies import make_policy
+from penstock.engine.control.shedding_scope import SheddingScope, shedding_scope
+from penstock.model.control import NO_LIMITS, Control, Limits
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.keep_rates import KeepRates
+from penstock.model.plan import Decision, ShedPlan
+from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.guarded import Guarded
+from penstock.shedding.keep_settings import ShedderQueries, keep_rates
+from penstock.shedding.qod_sources import NO_LAGS, offered_to_sources
+from penstock.shedding.segments import Fits, Segment, fitted, with_segments
+from penstock.shedding.source_backlog import BacklogRule, counted_backlog
+from penstock.shedding.useful_time import with_useful_time
+
+_WITHOUT_MOVES = {"moves": False, "warm_up.timeout_s": 0.0}
+"""A cycle moves nothing, so that a start is no reason to run at minimums."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShedCycle:
+    """The outcome of a cycle: what the policy saw and decided, and the rates from now on; ``exempt``: kept whole."""
+
+    snapshot: ClusterSnapshot
+    decision: Decision
+    rates: KeepRates
+    exempt: frozenset[str]
+    status: SheddingStatus
+
+
+class LoadShedding:
+    """Keep rates of one run, and what is remembered between two cycles."""
+
+    def __init__(self, graph: ExecutionGraph, control: Control, limits: Limits = NO_LIMITS) -> None:
+        """Begin with nothing shed.
+
+        Raises:
+            OptionError: limits are of a query that there is not, or that has no contract.
+        """
+        self._graph, self._control = graph, control
+        self._fits: Fits = {}
+        self._old: Mapping[str, float] | None = None
+        self._rates = KeepRates()
+        self._infeasible = ""
+        self.limits = NO_LIMITS
+        self._begin(limits)
+
+    def _begin(self, limits: Limits) -> None:
+        self.scope = shedding_scope(self._graph, limits)
+        self.limits = limits
+        shed = limits.shed or self._control.shed
+        changed = getattr(self, "shed", None) != shed
+        self.shed = shed
+        if changed and shed != "off":
+            self.policy: Guarded[Any] = make_policy(
+                shed,
+                {
+                    **_WITHOUT_MOVES,
+                    "reading.sources": self._control.offered,
+                    # Ticks come a little early or late; the caller counts them.
+                    "period_s": 0.5 * self._control.period_s,
+                },
+            )
+            self._memory: Any = self.policy.start()
+
+    def change(self, limits: Limits) -> None:
+        """Let other limits hold from the next cycle on.
+
+        Raises:
+            OptionError: they are of a query that there is not, or that has no contract; nothing has changed then.
+        """
+        self._begin(self.limits.changed_by(limits))
+
+    @property
+    def mode(self) -> str:
+        """Whether rates are set or said."""
+        return self._control.mode
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether rates are to be set, and not only said."""
+        return self._control.mode == "act"
+
+    @property
+    def period_s(self) -> int:
+        """The time between two cycles."""
+        return self._control.period_s
+
+    @property
+    def shedders(self) -> ShedderQueries:
+        """The shedders, by name."""
+        return self.scope.shedders
+
+    def cycle(self, snapshot: ClusterSnapshot, in_force: KeepRates) -> ShedCycle | None:
+        """Decide on a snapshot of the job, in whose window rates were in force; None: nothing is decided any more."""
+        if self.shed == "off":
+            self._rates, self._infeasible = KeepRates(), ""
+            return None
+        scope, control = self.scope, self._control
+        seen = with_useful_time(scope.with_limits(snapshot))
+        shed_tasks = frozenset(scope.source_tasks[name] for name, rate in in_force.sources.items() if rate < 1.0)
+        rule = BacklogRule(control.shed_backlog, scope.max_lag_s)
+        backlog = counted_backlog(seen, rule, self._old, shed_tasks)
+        self._old = backlog.old
+        segments = _segments(scope, seen, in_force)
+        self._fits = fitted(seen, segments, self._fits)
+        prepared = with_segments(backlog.snapshot, segments, self._fits)
+        decision, self._memory = self.policy.decide(prepared, self._memory)
+        desired, reason = dict.fromkeys(prepared.queries.name, 1.0), decision.reason
+        exempt = frozenset(name for name, task in scope.source_tasks.items() if task in backlog.exempt)
+        if isinstance(decision, ShedPlan):
+            desired |= dict(zip(prepared.queries.name, decision.desired_accuracy, strict=True))
+            whole = {query for source in exempt for query in scope.shedders.sources[source]}
+            desired |= dict.fromkeys(whole, 1.0)
+            if exempt:
+                names = ", ".join(map(repr, sorted(exempt)))
+                reason = f"{decision.reason}; not shed yet: what waits at {names} is old, or may wait"
+            self._rates = keep_rates(desired, scope.shedders, self._rates)
+            self._infeasible = decision.reason if decision.failed else ""
+        elif not decision.reason.startswith(("not measured", "not due")):
+            self._rates, self._infeasible = KeepRates(), ""
+        return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))
+
+    def _status(
+        self, seen: ClusterSnapshot, desired: Mapping[str, float], reason: str, in_force: KeepRates
+    ) -> SheddingStatus:
+        scope = self.scope
+        read = _share_read(seen, scope)
+        current = dict.fromkeys(seen.queries.name, 1.0)
+        for source, queries in scope.shedders.sources.items():
+            for query in queries:
+                kept = in_force.sources.get(source, 1.0)
+                rates = [
+                    in_force.branches.get(edge, kept)
+                    for edge, behind in scope.shedders.branches.items()
+                    if query in behind and scope.shedders.origin[edge] == source
+                ]
+                current[query] = min(current[query], min([kept, *rates]) * read.get(source, 1.0))
+        return SheddingStatus(
+            self.shed,
+            self._control.mode,
+            reason,
+            tuple(
+                QueryAccuracy(name, scope.minimum[name], scope.priority[name], desired[name], current[name])
+                for name in seen.queries.name
+            ),
+            tuple(sorted(self._rates.sources.items())),
+            tuple((*edge, rate) for edge, rate in sorted(self._rates.branches.items())),
+            self._infeasible,
+        )
+
+
+def _share_read(seen: ClusterSnapshot, scope: SheddingScope) -> dict[str, float]:
+    """Return the share of its input that each source has read in the window, 1 where that is not known."""
+    offered = offered_to_sources(seen, seen.tasks.is_source, "end offsets", None, NO_LAGS)
+    consumed = seen.partitions.consumed
+    if consumed is None or not hasattr(offered, "task"):
+        return {}
+    task_of = seen.instances.task[seen.partitions.instance]
+    rows = np.bincount(task_of, np.nan_to_num(consumed), len(seen.tasks)) / seen.window_s
+    names = {name: row for row, name in enumerate(seen.tasks.name)}
+    shares = {}
+    for source, task in scope.source_tasks.items():
+        rate = float(offered.task[names[task]])
+        shares[source] = min(1.0, float(rows[names[task]]) / rate) if rate > 0 else 1.0
+    return shares
+
+
+def _segments(scope: SheddingScope, snapshot: ClusterSnapshot, in_force: KeepRates) -> list[Segment]:
+    """Return the segments behind branches inside the chains of sources, parents first."""
+    graph = scope.graph
+    names = {node.name: node.id for node in graph.graph.operators.values()}
+    tasks = {task.id: number for number, task in enumerate(graph.tasks)}
+    order = [operator for task in graph.tasks for operator in task.operators]
+    edges = sorted(scope.points.branches, key=lambda edge: order.index(names[edge[1]]))
+    inside = [edge for edge in edges if graph.task_of(names[edge[0]]) is graph.task_of(names[edge[1]])]
+    owner: dict[Any, int] = {}
+    above: list[int] = []
+    for number, edge in enumerate(inside):
+        above.append(owner.get(names[edge[0]], -1))
+        pending = [names[edge[1]]]
+        while pending:
+            operator = pending.pop()
+            owner[operator] = number
+            pending += [each.consumer for each in graph.outgoing(operator) if each.chained]
+    between = [edge.producer for edge in edges_between_tasks(graph)]
+    segments = []
+    for number, edge in enumerate(inside):
+        source = scope.shedders.origin[edge]
+        kept = in_force.sources.get(source, 1.0)
+        share = in_force.branches.get(edge, kept) / kept if kept > 0 else 0.0
+        own = {operator for operator, whose in owner.items() if whose == number}
+        segments.append(
+            Segment(
+                f"{edge[0]} > {edge[1]}",
+                tasks[graph.task_of(names[edge[1]]).id],
+                above[number],
+                tuple(row for row, name in enumerate(snapshot.queries.name) if names[name] in own),
+                tuple(row for row, producer in enumerate(between) if producer in own),
+                share,
+            )
+        )
+    return segments

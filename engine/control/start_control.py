@@ -1,0 +1,43 @@
+"""Makes the controllers of a job from its options, and says at once what they cannot do for it."""
+
+from collections.abc import Callable
+
+from penstock.engine.control.decision_log import DecisionLog
+from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.load_shedding import LoadShedding
+from penstock.engine.control.shedding_scope import SheddingScope
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.model.control import Control, ControlOptions
+
+RECOMMENDED = Control("qod", "recommend")
+"""The control of a job that only keeps a log."""
+
+
+def start_control(plan: JobPlan, now_ns: int, options: ControlOptions, warn: Callable[[str], None]) -> JobControl:
+    """Return the controllers of a job.
+
+    Raises:
+        OptionError: the log cannot be written, or limits are of a query without a contract.
+        ActionLogError: the file is no log.
+    """
+    control = RECOMMENDED if options.control is None and options.log is not None else options.control
+    shedding = None
+    if control is not None:
+        shedding = LoadShedding(plan.graph, control, options.limits)
+        if control.is_acting and (sentence := _useless(shedding.scope)):
+            warn(sentence)
+    log = None if options.log is None else DecisionLog(options.log, warn)
+    return JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding)
+
+
+def _useless(scope: SheddingScope) -> str:
+    """Return why nothing can be shed, "" if something can."""
+    if all(spec >= 1.0 for spec in scope.declared.values()):
+        return (
+            "NOTHING IS SHED: no query of the job allows it; write .with_min_accuracy(0.7), or another share below 1, "
+            "behind a sink."
+        )
+    if not scope.points.sources:
+        reasons = "; ".join(f"source {name!r}: {reason}" for name, reason in sorted(scope.points.reasons.items()))
+        return f"NOTHING IS SHED: {reasons}."
+    return ""

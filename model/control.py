@@ -1,0 +1,125 @@
+"""Control of a running job as its user wants it, and the limits of its queries while it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from penstock.model.errors import OptionError
+
+Shed = Literal["off", "qod", "qod-paper"]
+Mode = Literal["recommend", "act"]
+OfferedRates = Literal["end offsets", "lag maxima"]
+
+SHED: tuple[str, ...] = get_args(Shed)
+MODES: tuple[str, ...] = get_args(Mode)
+OFFERED: tuple[str, ...] = get_args(OfferedRates)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Control of a job under load, for `run` and `start`.
+
+    ``shed``: the policy that chooses keep rates for queries with a minimum accuracy below 1; ``qod-paper`` shares out
+    CPU as the paper does, ``off``: none. ``mode``: ``act``, or ``recommend``, which decides and only says so.
+    ``shed_backlog``: rows that waited before the job started or was restored may be shed, too. ``period_s``: the time
+    between two decisions, whole seconds. ``offered``: the measure of a source's input, ``lag maxima`` as in the paper.
+    """
+
+    shed: Shed = "off"
+    mode: Mode = "recommend"
+    shed_backlog: bool = False
+    period_s: int = 5
+    offered: OfferedRates = "end offsets"
+
+    def __post_init__(self) -> None:
+        """Refuse what there is not.
+
+        Raises:
+            OptionError: naming the valid values.
+        """
+        for option, value, valid in (
+            ("shed", self.shed, SHED),
+            ("mode", self.mode, MODES),
+            ("offered", self.offered, OFFERED),
+        ):
+            if value not in valid:
+                raise OptionError(
+                    f"control: {option} is {', '.join(map(repr, valid[:-1]))} or {valid[-1]!r}, not {value!r}"
+                )
+        if isinstance(self.period_s, bool) or not isinstance(self.period_s, int) or self.period_s < 1:
+            raise OptionError(f"control: period_s is a number of whole seconds, 1 or more, not {self.period_s!r}")
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether rows may be shed."""
+        return self.shed != "off" and self.mode == "act"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimit:
+    """The limits of a query that replace those of its program; None: as it says."""
+
+    min_accuracy: float | None = None
+    priority: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit.
+
+        Raises:
+            OptionError: the accuracy is not in [0, 1].
+        """
+        if self.min_accuracy is not None and not 0.0 <= self.min_accuracy <= 1.0:
+            raise OptionError(f"min_accuracy is a share from 0 to 1, not {self.min_accuracy}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that were changed while a job ran: the policy that sheds (None: as it was started), queries by name."""
+
+    shed: str | None = None
+    queries: Mapping[str, QueryLimit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what there is not.
+
+        Raises:
+            OptionError: naming the valid values.
+        """
+        if self.shed is not None and self.shed not in SHED:
+            raise OptionError(f"shed is {', '.join(map(repr, SHED[:-1]))} or {SHED[-1]!r}, not {self.shed!r}")
+
+    def changed_by(self, later: "Limits") -> "Limits":
+        """Return these limits with what a later change says."""
+        queries = dict(self.queries)
+        for name, limit in later.queries.items():
+            before = queries.get(name, QueryLimit())
+            queries[name] = replace(
+                before,
+                min_accuracy=before.min_accuracy if limit.min_accuracy is None else limit.min_accuracy,
+                priority=before.priority if limit.priority is None else limit.priority,
+            )
+        return Limits(later.shed or self.shed, queries)
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlOptions:
+    """Control of a run: the file for what controllers see and decide, and what its user wants of them.
+
+    ``control`` None: nothing, beyond recommendations in the log. ``limits`` were changed in an earlier run of it.
+    """
+
+    log: Path | None = None
+    control: Control | None = None
+    limits: Limits = NO_LIMITS
+
+    @property
+    def watches(self) -> bool:
+        """Whether controllers look at a job that they place nothing of."""
+        return self.log is not None or self.control is not None
+
+
+NO_CONTROL = ControlOptions()

@@ -1,0 +1,91 @@
+"""A job that is offered more than it can take keeps up by shedding, and keeps all again when that is over."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.benchmarks.latency.steady import SCHEMA, SteadySource
+from tests.contracts.executors.metered import until
+
+ROW_NS = 1_000_000
+"""The time on a core that a row takes."""
+
+
+def dear(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Use a core for as long as these rows take."""
+    until_ns = time.thread_time_ns() + rows.num_rows * ROW_NS
+    while time.thread_time_ns() < until_ns:
+        pass
+    return rows
+
+
+class Peak(SteadySource):
+    """Rows that come three times as fast as they can be taken for 12 s, and seldom after it."""
+
+    def __init__(self) -> None:
+        super().__init__(3_000, keys=1)
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        return ["0"]
+
+    def open(self, partition: str, position: Any | None) -> ps.Reader:
+        return _PeakReader(self)
+
+
+class _PeakReader(ps.Reader):
+    def __init__(self, source: Peak) -> None:
+        self._begun_ns, self._read, self._rate = time.monotonic_ns(), 0, source.rows_per_s
+
+    def read(self, max_rows: int) -> ps.Read:
+        end = min(self._due(), self._read + max_rows)
+        if end == self._read:
+            return ps.Read(again_us=1_000)
+        numbers, self._read = list(range(self._read, end)), end
+        return ps.Read(pa.record_batch([[0] * len(numbers), numbers], schema=SCHEMA), again_us=1_000)
+
+    def position(self) -> int:
+        return self._read
+
+    def behind(self) -> int:
+        return max(0, self._due() - self._read)
+
+    def appended(self) -> int:
+        return self._due()
+
+    def _due(self) -> int:
+        seconds = (time.monotonic_ns() - self._begun_ns) / 1e9
+        return int(min(seconds, 12.0) * self._rate + max(0.0, seconds - 12.0) * 20)
+
+
+@pytest.mark.long("tests/engine/control/test_closed_loop.py closes the same loop on a virtual clock")
+@pytest.mark.parametrize("executor", [{}, {"executor": "processes", "task_managers": 1}])
+def test_a_peak_is_shed_and_all_rows_are_kept_after_it(executor: dict[str, Any], tmp_path: Path) -> None:
+    job = ps.Job()
+    rows = ps.read(Peak(), job=job).name("due")
+    rows.map_batches(dear).name("dear").write_black_hole().name("sink").with_min_accuracy(0.05)
+    control = ps.Control(shed="qod", mode="act", period_s=2)
+    handle = job.start("peak", control=control, batch_rows=20, directory=tmp_path, **executor)
+
+    def lag() -> int:
+        return sum(partition.messages for source in handle.metrics().sources for partition in source.partitions)
+
+    def sheds() -> bool:
+        shedding = handle.metrics().shedding
+        return shedding is not None and dict(shedding.sources).get("due", 1.0) < 0.7
+
+    def is_over() -> bool:
+        shedding = handle.metrics().shedding
+        return shedding is not None and not shedding.sources and lag() < 100
+
+    until(sheds, handle)
+    until(is_over, handle)
+    metrics = handle.stop()
+    assert metrics.shedding is not None and metrics.shedding.applied
+    assert metrics.ledger.shed > 0
+    # The whole peak would take 36 s of a core.
+    assert sum(line.rows_in for line in metrics.ledger.operators if line.operator == "sink") < metrics.source_rows

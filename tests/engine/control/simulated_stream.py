@@ -1,0 +1,123 @@
+"""A job of one task in a model: a log that grows, a loop that works rows off, a sink that takes only so many.
+
+Steps of 250 ms on a virtual clock; nothing of it knows the controller.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import penstock as ps
+from penstock.benchmarks.latency.steady import SteadySource
+from penstock.engine.control.load_shedding import LoadShedding
+from penstock.model.control import Control
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.keep_rates import KeepRates
+from penstock.model.snapshot import (
+    ApplicationColumns,
+    ClusterSnapshot,
+    InputColumns,
+    InstanceColumns,
+    MachineColumns,
+    PartitionColumns,
+    QueryColumns,
+    TaskColumns,
+)
+from penstock.shedding.guard import GuardMemory, GuardRule, SourceInput, capped, decided, looked
+
+STEP_S = 0.25
+STEPS = 20
+"""Of a cycle."""
+
+
+def one_query(minimum: float = 0.1) -> ExecutionGraph:
+    """Return a plan of one source, one function and one sink under contract."""
+    job = ps.Job()
+    rows = ps.read(SteadySource(1, keys=1), job=job).name("due")
+    rows.map_batches(lambda batch: batch).name("work").write_black_hole().name("sink").with_min_accuracy(minimum)
+    return job.plan(1)
+
+
+@dataclass
+class SimulatedStream:
+    """``fixed``: the share of the loop's time that goes anyway; ``row_s``: time a kept row takes; ``sink_rate``: rows/s
+    that the sink takes, while the loop waits or, if it ``blocks``, within its steps. ``noise``: of readings, relative.
+    """
+
+    row_s: float
+    fixed: float = 0.0
+    sink_rate: float = np.inf
+    blocks: bool = False
+    minimum: float = 0.1
+    noise: float = 0.0
+    seed: int = 0
+    guards: bool = True
+    control: Control = field(default_factory=lambda: Control("qod", "act"))
+
+    def __post_init__(self) -> None:
+        self.graph = one_query(self.minimum)
+        self.shedding = LoadShedding(self.graph, self.control)
+        self.random = np.random.default_rng(self.seed)
+        self.memory = GuardMemory()
+        self.rates = KeepRates()
+        self.rule = GuardRule()
+        self.offered = self.read = 0.0
+        self.time_s = 1_000.0
+        self.cycles = 0
+
+    @property
+    def lag(self) -> float:
+        """Rows that wait."""
+        return self.offered - self.read
+
+    @property
+    def keep(self) -> float:
+        """The rate in force."""
+        return self.rates.sources.get("due", 1.0)
+
+    def cycle(self, rate: float) -> float:
+        """Let a cycle pass in which so many rows/s come; return the rate in force after it."""
+        offered, read, kept, busy = self.offered, self.read, 0.0, 0.0
+        for _ in range(STEPS):
+            self.offered += rate * STEP_S
+            keep = self.keep
+            row_s = self.row_s + (1.0 / self.sink_rate if self.blocks else 0.0)
+            room = (1.0 - self.fixed) * STEP_S / row_s
+            if not self.blocks:
+                room = min(room, self.sink_rate * STEP_S)
+            taken = min(self.lag, room / keep)
+            self.read += taken
+            kept += taken * keep
+            worked = min(1.0, self.fixed + taken * keep * row_s / STEP_S)
+            busy += worked * STEP_S
+            self.time_s += STEP_S
+            if self.guards and self.cycles:
+                inputs = {"due": SourceInput(self.offered, self.read)}
+                self.memory = looked(self.rule, self.memory, self.shedding.shedders, self.time_s, worked, inputs)
+                self.rates = capped(self.shedding.shedders, self.memory)
+        snapshot = self._snapshot(self.offered - offered, self.read - read, kept, busy)
+        self.cycles += 1
+        outcome = self.shedding.cycle(snapshot, self.rates)
+        assert outcome is not None
+        self.memory = decided(self.rule, self.memory, outcome.rates)
+        self.rates = capped(self.shedding.shedders, self.memory)
+        return self.keep
+
+    def _snapshot(self, appended: float, consumed: float, kept: float, busy_s: float) -> ClusterSnapshot:
+        window_s = STEPS * STEP_S
+        busy_s = min(window_s, busy_s * (1.0 + self.noise * float(self.random.standard_normal())))
+        name = self.graph.name(self.graph.tasks[0])
+        return ClusterSnapshot(
+            self.cycles + 1,
+            self.time_s,
+            window_s,
+            applications=ApplicationColumns(("a",)),
+            tasks=TaskColumns((name,), [0], [True], [True], [False], [False], [1], [0]),
+            queries=QueryColumns(("sink",), [0], [0.0], [self.minimum]),
+            machines=MachineColumns(("m",), [1.0], [busy_s / window_s * 100.0]),
+            instances=InstanceColumns(
+                [0], [0], [0], [True], records_in=[kept], busy_ns=[busy_s * 1e9], cpu_ns=[busy_s * 1e9], age_s=[1e3]
+            ),
+            inputs=InputColumns([], [], offered=[]),
+            partitions=PartitionColumns([0], [appended], [consumed], end_offset=[self.offered], position=[self.read]),
+        )

@@ -1,0 +1,75 @@
+"""Load shedding in a loop with what it controls: it settles, works its lag off, and never swings with the guard."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.control import Control
+from tests.engine.control.simulated_stream import SimulatedStream
+
+FIXED, OVERLOAD = st.floats(0.0, 0.4), st.floats(1.1, 3.0)
+COST_S = st.floats(2e-4, 2e-3)
+
+
+def steady(keeps: list[float]) -> bool:
+    """Return whether rates moved by no more than their dead band, once the lag was worked off."""
+    return float(np.ptp(keeps[-6:])) <= 2 / 64
+
+
+@settings(max_examples=8, deadline=None)
+@given(COST_S, FIXED, OVERLOAD, st.floats(0.0, 0.01), st.integers(0, 2**32 - 1))
+def test_an_overload_ends_in_a_steady_rate_and_little_lag(
+    row_s: float, fixed: float, overload: float, noise: float, seed: int
+) -> None:
+    stream = SimulatedStream(row_s, fixed, noise=noise, seed=seed)
+    capacity = (1.0 - fixed) / row_s
+    rate = overload * capacity
+    lags, keeps = [], []
+    for _ in range(40):
+        keeps.append(stream.cycle(rate))
+        lags.append(stream.lag)
+    assert lags[-1] <= 1.5 * rate and max(lags) <= 3 * 5.0 * (rate - capacity) + rate
+    assert steady(keeps)
+    assert keeps[-1] == pytest.approx(1.0 / overload, abs=0.05)
+    # After the peak all is kept within two cycles, of those in which nothing waits.
+    for _ in range(6):
+        stream.cycle(0.5 * capacity)
+    assert stream.keep == 1.0
+
+
+@settings(max_examples=8, deadline=None)
+@given(COST_S, OVERLOAD, st.booleans())
+def test_a_slow_sink_ends_in_a_steady_rate(row_s: float, overload: float, blocks: bool) -> None:
+    """One that blocks the loop is shed for as if it were CPU; one that makes rows wait holds its source back."""
+    stream = SimulatedStream(row_s, sink_rate=0.4 / row_s, blocks=blocks)
+    carried = 1.0 / (row_s + 2.5 * row_s) if blocks else 0.4 / row_s
+    keeps = [stream.cycle(overload * carried) for _ in range(40)]
+    assert steady(keeps)
+    if not blocks:
+        assert set(keeps) == {1.0} and stream.lag > 0
+
+
+def test_below_capacity_nothing_is_ever_shed() -> None:
+    stream = SimulatedStream(1e-3, noise=0.01)
+    assert {stream.cycle(900.0) for _ in range(120)} == {1.0}
+
+
+def test_at_its_minimum_a_source_is_held_back_and_that_is_said() -> None:
+    stream = SimulatedStream(1e-3, minimum=0.75)
+    for _ in range(4):
+        keep = stream.cycle(2_000.0)
+    assert keep == 0.75 and stream.lag > 5_000.0
+
+
+def test_without_a_contract_lag_grows_and_nothing_is_shed() -> None:
+    stream = SimulatedStream(1e-3, minimum=1.0)
+    assert {stream.cycle(2_000.0) for _ in range(6)} == {1.0}
+    assert stream.lag == pytest.approx(30_000.0)
+
+
+def test_the_papers_way_leaves_its_backlog_in_the_log() -> None:
+    stream = SimulatedStream(1e-3, control=Control("qod-paper", "act"))
+    for _ in range(10):
+        stream.cycle(2_000.0)
+    assert stream.keep == pytest.approx(0.5, abs=0.05) and stream.lag > 1_000.0

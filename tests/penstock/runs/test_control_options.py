@@ -1,0 +1,49 @@
+"""What controllers may do is said by the command line, then the program; what there is not is refused by name."""
+
+import pytest
+
+import penstock as ps
+from penstock.commands.run_start import RunOverrides
+from penstock.model.control import Limits, QueryLimit
+from penstock.model.errors import OptionError
+from penstock.runs.run_options import RunOptions, make_options
+
+
+def test_the_command_line_wins_over_the_program() -> None:
+    options = make_options("shop", {"control": ps.Control(shed="qod", mode="act", shed_backlog=True)})
+    changed = RunOverrides(shed="qod-paper").apply(options).control
+    assert changed == ps.Control(shed="qod-paper", mode="act", shed_backlog=True)
+    assert RunOverrides().apply(options).control is options.control
+    assert RunOverrides(shed="qod", control="act").apply(RunOptions("shop")).control == ps.Control("qod", "act")
+    assert RunOptions("shop").control is None
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"shed": "sic"}, "control: shed is 'off', 'qod' or 'qod-paper', not 'sic'"),
+        ({"mode": "do"}, "control: mode is 'recommend' or 'act', not 'do'"),
+        ({"offered": "guess"}, "control: offered is 'end offsets' or 'lag maxima', not 'guess'"),
+        ({"period_s": 0}, "control: period_s is a number of whole seconds, 1 or more, not 0"),
+        ({"period_s": 2.5}, "control: period_s is a number of whole seconds, 1 or more, not 2.5"),
+    ],
+)
+def test_what_there_is_not_is_refused(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        ps.Control(**values)  # type: ignore[arg-type]
+    assert str(refused.value) == sentence
+
+
+def test_what_is_no_control_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"control is a penstock.Control\(...\), not 'qod'"):
+        make_options("shop", {"control": "qod"})
+    with pytest.raises(OptionError, match="shed is 'off', 'qod' or 'qod-paper', not 'all'"):
+        RunOverrides(shed="all")
+
+
+def test_later_limits_are_laid_over_earlier_ones() -> None:
+    first = Limits("off", {"hot": QueryLimit(0.5, 3)})
+    second = first.changed_by(Limits("qod", {"hot": QueryLimit(min_accuracy=0.25)}))
+    assert second == Limits("qod", {"hot": QueryLimit(0.25, 3)})
+    with pytest.raises(OptionError, match=r"min_accuracy is a share from 0 to 1, not 1\.5"):
+        QueryLimit(1.5)
