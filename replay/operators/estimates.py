@@ -10,7 +10,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.operators.aggregates.estimate_schema import ESTIMATED, has_interval
+from penstock.engine.accumulators.estimates import ESTIMATED
+from penstock.engine.operators.aggregates.estimate_schema import has_interval
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.result_columns import ACCURACY, BIASED
 from penstock.model.windows import Count, Session
