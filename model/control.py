@@ -105,16 +105,32 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+def limits_of(shed: str | None, query: str | None, min_accuracy: float | None, priority: int | None) -> Limits:
+    """Return the change that these values ask for; None: as it was.
+
+    Raises:
+        OptionError: there is nothing to change, or it is not said of which query.
+    """
+    if query is None:
+        if min_accuracy is not None or priority is not None:
+            raise OptionError("min_accuracy and priority are those of a query: say which")
+        if shed is None:
+            raise OptionError("say what is to change: shed, or min_accuracy or priority of a query")
+        return Limits(shed)
+    if min_accuracy is None and priority is None:
+        raise OptionError(f"say what is to change of query {query!r}: min_accuracy, or priority")
+    return Limits(shed, {query: QueryLimit(min_accuracy, priority)})
+
+
 @dataclass(frozen=True, slots=True)
 class ControlOptions:
     """Control of a run: the file for what controllers see and decide, and what its user wants of them.
 
-    ``control`` None: nothing, beyond recommendations in the log. ``limits`` were changed in an earlier run of it.
+    ``control`` None: nothing, beyond recommendations in the log.
     """
 
     log: Path | None = None
     control: Control | None = None
-    limits: Limits = NO_LIMITS
 
     @property
     def watches(self) -> bool:

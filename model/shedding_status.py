@@ -34,3 +34,13 @@ class SheddingStatus:
     applied: bool = False
     late_ticks: int = 0
     latest_ms: int = 0
+
+    def sentence(self) -> str:
+        """Return the rates and the accuracy of each query that does not have all, for people."""
+        rates = [f"{source} {rate:.0%}" for source, rate in self.sources]
+        rates += [f"{producer} > {consumer} {rate:.0%}" for producer, consumer, rate in self.branches]
+        lower = [each for each in self.queries if each.desired < 1.0 or each.current < 0.995]
+        accuracies = [f"{each.query} desired {each.desired:.0%}, had {each.current:.0%}" for each in lower]
+        said = f"{', '.join(rates) or 'all'}{'' if self.applied else ', recommended only'}"
+        said += f" ({'; '.join(accuracies)})" if accuracies else ""
+        return f"{said}; infeasible: {self.infeasible}" if self.infeasible else said

@@ -13,9 +13,8 @@ from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.config import LoopOptions
-from penstock.model.control import Limits
-from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Decision, Placement
@@ -70,15 +69,16 @@ class JobControl:
         now_ns: int,
         log: DecisionLog | None = None,
         shedding: LoadShedding | None = None,
+        limits: RunningLimits | None = None,
     ) -> None:
-        """Begin with nothing measured; ``shedding`` chooses keep rates."""
+        """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change."""
         self._graph = graph
         numbers = count(1)
         self._book = ReadingBook(job, graph, options, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
-        self.shedding = shedding
+        self.shedding, self._limits = shedding, limits
         self._status: SheddingStatus | None = None
         self._ticks = 0
         self._ordered = KeepRates()
@@ -156,21 +156,13 @@ class JobControl:
         seen = self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns)
         return self._shed(self.shedding, seen, in_force or self._ordered)
 
-    def change_limits(self, limits: Limits) -> None:
-        """Let other limits hold from the next cycle on.
-
-        Raises:
-            OptionError: the job has no control of load, or they are of a query without a contract.
-        """
-        if self.shedding is None:
-            raise OptionError("the job was started without control=ps.Control(...) (--shed), so it has no limits")
-        self.shedding.change(limits)
-
     def shedding_status(self) -> SheddingStatus | None:
         """Return what load shedding does; None: nothing was decided yet. From any thread."""
         return self._status
 
     def _shed(self, shedding: LoadShedding, seen: ClusterSnapshot, in_force: KeepRates) -> KeepOrder | None:
+        if self._limits is not None:
+            shedding.change(self._limits.wanted)
         cycle = shedding.cycle(seen, in_force)
         if cycle is None:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)

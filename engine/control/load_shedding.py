@@ -44,19 +44,14 @@ class ShedCycle:
 class LoadShedding:
     """Keep rates of one run, and what is remembered between two cycles."""
 
-    def __init__(self, graph: ExecutionGraph, control: Control, limits: Limits = NO_LIMITS) -> None:
-        """Begin with nothing shed.
-
-        Raises:
-            OptionError: limits are of a query that there is not, or that has no contract.
-        """
+    def __init__(self, graph: ExecutionGraph, control: Control) -> None:
+        """Begin with nothing shed, and the limits of the program."""
         self._graph, self._control = graph, control
         self._fits: Fits = {}
         self._old: Mapping[str, float] | None = None
         self._rates = KeepRates()
         self._infeasible = ""
-        self.limits = NO_LIMITS
-        self._begin(limits)
+        self._begin(NO_LIMITS)
 
     def _begin(self, limits: Limits) -> None:
         self.scope = shedding_scope(self._graph, limits)
@@ -77,12 +72,13 @@ class LoadShedding:
             self._memory: Any = self.policy.start()
 
     def change(self, limits: Limits) -> None:
-        """Let other limits hold from the next cycle on.
+        """Let these limits hold, in place of those before.
 
         Raises:
             OptionError: they are of a query that there is not, or that has no contract; nothing has changed then.
         """
-        self._begin(self.limits.changed_by(limits))
+        if limits != self.limits:
+            self._begin(limits)
 
     @property
     def mode(self) -> str:

@@ -87,6 +87,15 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
     )
 
 
+def check_limits(graph: ExecutionGraph, limits: Limits) -> None:
+    """Refuse limits that a job cannot have.
+
+    Raises:
+        OptionError: they are of a query that there is not, or that has no contract; the message names those that have.
+    """
+    _with_limits(graph.graph, limits)
+
+
 def _with_limits(graph: JobGraph, limits: Limits) -> JobGraph:
     sinks = {node.name: node for node in graph.operators.values() if isinstance(node.spec, SinkSpec)}
     contracts = sorted(name for name, node in sinks.items() if _spec(node.spec).under_contract)

@@ -5,16 +5,23 @@ from collections.abc import Callable
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
-from penstock.engine.control.shedding_scope import SheddingScope
+from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.control import Control, ControlOptions
 
 RECOMMENDED = Control("qod", "recommend")
 """The control of a job that only keeps a log."""
 
 
-def start_control(plan: JobPlan, now_ns: int, options: ControlOptions, warn: Callable[[str], None]) -> JobControl:
-    """Return the controllers of a job.
+def start_control(
+    plan: JobPlan,
+    now_ns: int,
+    options: ControlOptions,
+    warn: Callable[[str], None],
+    limits: RunningLimits | None = None,
+) -> JobControl:
+    """Return the controllers of a job, which heed ``limits`` as they change.
 
     Raises:
         OptionError: the log cannot be written, or limits are of a query without a contract.
@@ -23,11 +30,13 @@ def start_control(plan: JobPlan, now_ns: int, options: ControlOptions, warn: Cal
     control = RECOMMENDED if options.control is None and options.log is not None else options.control
     shedding = None
     if control is not None:
-        shedding = LoadShedding(plan.graph, control, options.limits)
+        shedding = LoadShedding(plan.graph, control)
         if control.is_acting and (sentence := _useless(shedding.scope)):
             warn(sentence)
+    if shedding is not None and limits is not None:
+        limits.watch(lambda wanted: check_limits(plan.graph, wanted))
     log = None if options.log is None else DecisionLog(options.log, warn)
-    return JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding)
+    return JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits)
 
 
 def _useless(scope: SheddingScope) -> str:

@@ -12,7 +12,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.managers.host_probe import Probe, SystemProbe
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
-from penstock.model.control import ControlOptions, Limits
+from penstock.model.control import ControlOptions
 from penstock.model.keep_rates import KeepRates
 from penstock.model.shedding_status import SheddingStatus
 
@@ -57,10 +57,6 @@ class EmbeddedControl:
             self._guard.look(build, now_ns)
         return self._guard.changed()
 
-    def change_limits(self, limits: Limits) -> None:
-        """Let other limits hold from the next cycle on; by the thread that runs the job."""
-        self._control.change_limits(limits)
-
     def status(self) -> SheddingStatus | None:
         """Return what load shedding does; from any thread."""
         return self._control.shedding_status()
@@ -77,7 +73,7 @@ def open_control(options: ControlOptions, plan: JobPlan, context: AttemptContext
         OptionError: the log cannot be written.
         ActionLogError: the file is no log.
     """
-    control = start_control(plan, context.clock.monotonic_ns(), options, context.warn)
+    control = start_control(plan, context.clock.monotonic_ns(), options, context.warn, context.limits)
     embedded = EmbeddedControl(control, context.clock, SystemProbe())
     context.resources.callback(embedded.close)
     return embedded

@@ -11,6 +11,7 @@ from penstock.engine.jobs.announced_life import AnnouncedLife
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, MakeAttempt, Progress
 from penstock.engine.jobs.leases import Leases
 from penstock.engine.jobs.life_cycle import JobState
+from penstock.engine.jobs.limited_job import LimitedJob
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.plain_kept_log import PlainKeptLog
 from penstock.engine.jobs.status import JobStatus
@@ -19,7 +20,7 @@ from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
 
 
-class PlainJob:
+class PlainJob(LimitedJob):
     """A job of one attempt. `run` works in the calling thread; `stop` may be called from any other."""
 
     has_run = True  # It is built, so it can stop in order.

@@ -27,6 +27,7 @@ from penstock.engine.jobs.announced_life import AnnouncingLifeCycle
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
 from penstock.engine.jobs.job_rates import rewind_kept
 from penstock.engine.jobs.job_storage import open_storage
+from penstock.engine.jobs.limited_job import LimitedJob
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.notices import JobNotices
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
@@ -50,7 +51,7 @@ class StartInterrupted(KeyboardInterrupt):
     """A stop, raised by a signal handler in the thread of a job that has not begun to run."""
 
 
-class RecoveringJob:
+class RecoveringJob(LimitedJob):
     """A job that outlives failures. `run` works in the calling thread; `stop` may be called from any."""
 
     def __init__(
@@ -97,8 +98,7 @@ class RecoveringJob:
         # What the life cycle has ordered; attempts that follow are told as well.
         self._stop_ordered: js.RequestStop | None = None
         self._error: BaseException | None = None
-        # Of the requests for a stop, the last that the life cycle was told of.
-        self._heeded_stop: bool | None = None
+        self._heeded_stop: bool | None = None  # the last request for a stop that the life cycle was told of
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
         self._told_fenced = self._over = False
         self._take_downs = 0

@@ -43,6 +43,7 @@ for _command in (
     job_commands.status,
     job_commands.stop,
     job_commands.savepoint,
+    job_commands.limits,
     simulate.simulate,
     chaos.chaos,
     chaos.failpoints,

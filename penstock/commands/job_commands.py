@@ -10,6 +10,7 @@ from penstock.commands.arguments import (
     JobPlace,
     OptionalJobPlace,
     ReadToken,
+    ShedChoice,
     is_url,
     optional,
 )
@@ -81,6 +82,28 @@ def stop(
             has_failed = False
     if has_failed:
         raise typer.Exit(FAILED)
+
+
+def limits(
+    context: typer.Context,
+    job: JobPlace,
+    query: Annotated[str | None, optional("QUERY", "The query whose limits change, by the name of its sink.")] = None,
+    min_accuracy: Annotated[float | None, optional("SHARE", "Keep at least this share of its rows: 0.5.")] = None,
+    priority: Annotated[int | None, optional("P", "Queries of a greater one are shed last.")] = None,
+    shed: ShedChoice = None,
+    action_token: ActionToken = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Change the limits of a running job under load, by its URL: of a query, or what sheds."""
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        if not is_url(job):
+            raise OptionError(f"limits of a job are changed where it is served, as http://HOST:PORT, not {job!r}")
+        from penstock.commands.running_job import client_of, print_limits
+        from penstock.http_api.answers import LimitsRequest
+
+        client = client_of(job, "action_token", action_token)
+        print_limits(client.limit(LimitsRequest(shed, query, min_accuracy, priority)), as_json=as_json)
 
 
 def savepoint(

@@ -19,6 +19,7 @@ from penstock.http_api.endpoints import Endpoint, open_endpoint
 from penstock.model.dead_letter_limit import dead_letter_limit
 from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
+from penstock.model.shedding_status import SheddingStatus
 from penstock.runs.interrupts import interrupts
 from penstock.runs.metrics_token import check_reference
 from penstock.runs.progress import showing, watched
@@ -167,6 +168,7 @@ class RunSummary:
     late: int
     dead_lettered: int
     shed: int
+    shedding: SheddingStatus | None
     rows_per_s: float
     state_bytes: int
     operators: tuple[OperatorLine, ...]
@@ -308,6 +310,7 @@ def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> RunSummary:
         late=metrics.ledger.late,
         dead_lettered=metrics.ledger.dead_lettered,
         shed=metrics.ledger.shed,
+        shedding=metrics.shedding,
         rows_per_s=round(metrics.source_rows / max(seconds, 1e-9), 1),
         state_bytes=metrics.state_bytes,
         operators=metrics.ledger.operators,
@@ -328,6 +331,8 @@ def print_summary(summary: RunSummary) -> None:
     }
     columns = [Column("job", figures=False), Column("", figures=False), *map(Column, texts)]
     print_table(columns, [[summary.job, summary.status, *texts.values()]])
+    if summary.shedding is not None and summary.shed:
+        print(f"SHED: the last keep rates: {summary.shedding.sentence()}", file=sys.stderr)
     for line in summary.bad_records:
         print(line.sentence(), file=sys.stderr)
     if summary.missing:

@@ -1,11 +1,11 @@
-"""What the commands ``status``, ``stop`` and ``savepoint`` do and print; `jobs_client` asks the job."""
+"""What the commands ``status``, ``stop``, ``savepoint`` and ``limits`` do and print; `jobs_client` asks the job."""
 
 import json
 import sys
 from dataclasses import asdict, dataclass, replace
 
 from penstock.engine.core.job_events import CheckpointCommitted, StateChanged
-from penstock.http_api.answers import StatusAnswer
+from penstock.http_api.answers import LimitsAnswer, StatusAnswer
 from penstock.jobs_client.address import parse_address
 from penstock.jobs_client.client import JobClient
 from penstock.jobs_client.errors import JobUnreachableError
@@ -57,6 +57,7 @@ def print_status(answer: StatusAnswer, *, as_json: bool) -> None:
         "late": count_text(answer.late_rows),
         "dead letters": count_text(answer.dead_letters),
         "shed": count_text(answer.shed_rows),
+        "keep rates": "all" if answer.shedding is None else answer.shedding.sentence(),
         "state held": bytes_text(answer.state_bytes),
         "checkpoint": _checkpoint(answer),
         "restarts": count_text(answer.restarts),
@@ -106,6 +107,19 @@ def print_savepoint(job: str, name: str, epoch: int, *, as_json: bool) -> None:
         print(json.dumps({"job": job, "savepoint": name, "epoch": epoch}))
     else:
         print(f"savepoint {name!r} of {job} is there: checkpoint {epoch}")
+
+
+def print_limits(answer: LimitsAnswer, *, as_json: bool) -> None:
+    """Print the limits that were changed since a job started."""
+    if as_json:
+        print(json.dumps(asdict(answer)))
+        return
+    shed = "as it was started" if answer.shed is None else answer.shed
+    print(f"limits of {answer.job} from the next cycle on: shed {shed}")
+    for query, limit in answer.queries.items():
+        values = {"minimum accuracy": limit.min_accuracy, "priority": limit.priority}
+        said = ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+        print(f"  {query!r}: {said}")
 
 
 def _checkpoint(answer: StatusAnswer) -> str:

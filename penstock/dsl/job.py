@@ -28,7 +28,8 @@ from penstock.engine.plan.planner import plan
 from penstock.engine.plan.resources import refuse_in_caller, refuse_resources
 from penstock.engine.plan.schemas import output_schemas
 from penstock.http_api.endpoints import Endpoint, open_endpoint
-from penstock.model.errors import PlanError
+from penstock.model.control import limits_of
+from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
@@ -179,6 +180,23 @@ class Handle:
         if self._error is not None:
             raise self._error
         return self.metrics()
+
+    def limit(
+        self,
+        query: str | None = None,
+        *,
+        min_accuracy: float | None = None,
+        priority: int | None = None,
+        shed: str | None = None,
+    ) -> None:
+        """Change the minimum accuracy or the priority of a query, or what sheds load, within a cycle.
+
+        Raises:
+            OptionError: the job has no control of load, or the query no contract.
+        """
+        if isinstance(self._job, RemoteJob):
+            raise OptionError("the head of the job is an actor: use penstock limits URL, or attached=True")
+        self._job.limits.change(limits_of(shed, query, min_accuracy, priority))
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the job's metrics."""

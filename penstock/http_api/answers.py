@@ -8,6 +8,8 @@ from typing import Literal
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.model.control import QueryLimit
+from penstock.model.shedding_status import SheddingStatus
 
 State = Literal["created", "restoring", "running", "failing", "restarting", "stopping", "finished", "failed"]
 
@@ -51,6 +53,7 @@ class StatusAnswer:
     late_rows: int
     dead_letters: int
     shed_rows: int
+    shedding: SheddingStatus | None
     takes_checkpoints: bool
     takes_actions: bool
     watchers: int
@@ -135,6 +138,29 @@ class StopRequest:
 
     drain: bool = False
     savepoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsRequest:
+    """Change limits from the next cycle of the controllers on; null: what holds stays.
+
+    ``shed`` is the policy that sheds load, ``off``: none; ``query`` one whose ``min_accuracy`` in [0, 1] and
+    ``priority`` change.
+    """
+
+    shed: str | None = None
+    query: str | None = None
+    min_accuracy: float | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsAnswer:
+    """The limits that were changed since the job started; ``shed`` null: as it was started."""
+
+    job: str
+    shed: str | None
+    queries: dict[str, QueryLimit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from penstock.http_api.access import Refusal
 from penstock.http_api.answers import (
     CheckpointsAnswer,
     InstancesAnswer,
+    LimitsAnswer,
+    LimitsRequest,
     SavepointAnswer,
     SavepointRequest,
     StopAnswer,
@@ -31,6 +33,7 @@ from penstock.http_api.savepoint_orders import MOST_WAITING, SavepointOrders, To
 from penstock.http_api.served_job import ServedJob
 from penstock.metrics.health import HealthVerdict, health, readiness
 from penstock.metrics.prometheus import exposition
+from penstock.model.control import limits_of
 from penstock.model.errors import UserError
 
 MOST_BODY_BYTES = 4_096
@@ -82,6 +85,7 @@ class Handlers:
             ("GET", "/v1/checkpoints"): _answering(self._checkpoints),
             ("GET", "/v1/metrics"): _answering(self._metrics_data),
             ("POST", "/v1/stop"): _answering(self._stop),
+            ("POST", "/v1/limits"): _answering(self._limit),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
             ("GET", "/v1/savepoints/{name}"): _answering(self._savepoint),
         }
@@ -135,6 +139,11 @@ class Handlers:
         # It may ask the store of checkpoints, for which nobody else is to wait.
         await asyncio.to_thread(job.stop, drain=order.drain, savepoint=order.savepoint)
         return _json(StopAnswer(job.status().name), HTTPStatus.ACCEPTED)
+
+    async def _limit(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, LimitsRequest)
+        limits = job.limits.change(limits_of(order.shed, order.query, order.min_accuracy, order.priority))
+        return _json(LimitsAnswer(job.status().name, limits.shed, dict(limits.queries)))
 
     async def _take_savepoint(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, SavepointRequest)

@@ -89,6 +89,16 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "POST",
+        "/v1/limits",
+        Scope.ACT,
+        "Change the limits of a query, or what sheds load.",
+        JSON,
+        answers.LimitsAnswer,
+        answers.LimitsRequest,
+        refusals=_ACTION,
+    ),
+    Operation(
+        "POST",
         "/v1/savepoints",
         Scope.ACT,
         "Take a savepoint; 202: it is not committed yet.",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.status import JobStatus
 from penstock.model.execution_graph import ExecutionGraph
 
@@ -14,6 +15,10 @@ class ServedJob(Protocol):
     @property
     def graph(self) -> ExecutionGraph:
         """Its plan."""
+
+    @property
+    def limits(self) -> RunningLimits:
+        """The limits of its queries."""
 
     def status(self) -> JobStatus:
         """Return where it is in its life."""

@@ -17,6 +17,8 @@ from penstock.http_api.answers import (
     ErrorAnswer,
     GraphAnswer,
     InstancesAnswer,
+    LimitsAnswer,
+    LimitsRequest,
     SavepointAnswer,
     SavepointRequest,
     StatusAnswer,
@@ -74,6 +76,10 @@ class JobClient:
     def stop(self, *, drain: bool = False, savepoint: str | None = None) -> StopAnswer:
         """Tell it to stop, and return at once; `events` say when it has ended."""
         return self._decoded(self._request("POST", "/v1/stop", asdict(StopRequest(drain, savepoint)))[1], StopAnswer)
+
+    def limit(self, order: LimitsRequest) -> LimitsAnswer:
+        """Change its limits; return all that were changed since it started."""
+        return self._decoded(self._request("POST", "/v1/limits", asdict(order))[1], LimitsAnswer)
 
     def savepoint(self, name: str) -> int:
         """Let it take a savepoint, wait until that is committed, and return its epoch."""

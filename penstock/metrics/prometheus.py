@@ -112,6 +112,14 @@ ACTIVITY = Subject(
         for activity in ACTIVITIES
     ],
 )
+SHED_SOURCE = Subject(
+    ("source",),
+    lambda metrics: [((source,), rate) for source, rate in (metrics.shedding.sources if metrics.shedding else ())],
+)
+QUERY = Subject(
+    ("query",),
+    lambda metrics: [((each.query,), each) for each in (metrics.shedding.queries if metrics.shedding else ())],
+)
 CHECKPOINTS = Subject((), lambda metrics: [((), checkpoints) for checkpoints in _checkpoints(metrics)])
 REGION = Subject(
     ("region",),
@@ -137,6 +145,9 @@ FAMILIES = (
         "Messages of a partition that are known to be there and were not read yet.",
         "messages",
     ),
+    SHED_SOURCE.gauge("source_keep_ratio", "Share of the rows of a source that is kept, where that is below 1."),
+    QUERY.gauge("query_desired_accuracy_ratio", "Share of the rows behind a query that is to be kept.", "desired"),
+    QUERY.gauge("query_current_accuracy_ratio", "Share of the rows behind a query that was kept.", "current"),
     OPERATOR.counter("operator_rows_in", "Rows that came into an operator.", "rows_in"),
     OPERATOR.counter("operator_rows_out", "Rows that an operator sent on.", "rows_out"),
     OPERATOR_FATE.counter("operator_rows", "What became of the rows that came into an operator."),

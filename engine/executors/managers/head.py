@@ -27,6 +27,7 @@ from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Sai
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
+from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.control import NO_CONTROL, ControlOptions
@@ -69,8 +70,9 @@ class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
     ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process.
-    ``control`` is that of load; ``warn`` takes what the user is told. ``ranks`` says which task managers have what
-    instances need, if any needs something. With ``waits`` no task manager is started before `Head.begin`.
+    ``control`` is that of load, within ``limits``; ``warn`` takes what the user is told. ``ranks`` says which task
+    managers have what instances need, if any needs something. With ``waits`` no task manager is started before
+    `Head.begin`.
     """
 
     plan: JobPlan
@@ -81,6 +83,7 @@ class HeadParts:
     make_parts: MakeParts = parts_here
     pack: Callable[[ManagerSetup], bytes] = pack_setup
     control: ControlOptions = NO_CONTROL
+    limits: RunningLimits | None = None
     warn: Callable[[str], None] = print
     waits: bool = False
     ranks: ManagerRanks | None = None
@@ -114,7 +117,9 @@ class Head(AbstractContextManager["Head"]):
             )
             self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
             opened.callback(self._local.close)
-            self.control = start_control(parts.plan, parts.clock.monotonic_ns(), parts.control, parts.warn)
+            self.control = start_control(
+                parts.plan, parts.clock.monotonic_ns(), parts.control, parts.warn, parts.limits
+            )
             opened.callback(self.control.close)
             self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)

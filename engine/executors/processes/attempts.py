@@ -67,5 +67,7 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
             launcher.close(0)
             raise
 
-    parts = HeadParts(plan, setup, context.clock, make_pool, control=options.control, warn=context.warn)
+    parts = HeadParts(
+        plan, setup, context.clock, make_pool, control=options.control, limits=context.limits, warn=context.warn
+    )
     return Head(parts)

@@ -113,6 +113,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
         make_pool,
         make_parts=partial(parts_here, host=host, tls=tls),
         control=options.control,
+        limits=context.limits,
         warn=context.warn,
         ranks=ManagerRanks(options.task_managers, lambda name: launchers[0].rank(name)) if needs.ranks else None,
         waits=True,

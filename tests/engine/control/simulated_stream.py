@@ -98,8 +98,8 @@ class SimulatedStream:
         snapshot = self._snapshot(self.offered - offered, self.read - read, kept, busy)
         self.cycles += 1
         outcome = self.shedding.cycle(snapshot, self.rates)
-        assert outcome is not None
-        self.memory = decided(self.rule, self.memory, outcome.rates)
+        rates = KeepRates() if outcome is None else outcome.rates
+        self.memory = decided(self.rule, self.memory, rates)
         self.rates = capped(self.shedding.shedders, self.memory)
         return self.keep
 

@@ -23,7 +23,7 @@ from tests.penstock.http_api.served_jobs import ACTION_TOKEN, READ_TOKEN, StillJ
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
 
 PATHS = {"/v1/savepoints/{name}": "/v1/savepoints/first"}
-BODIES = {"/v1/stop": {"drain": True}, "/v1/savepoints": {"name": "first"}}
+BODIES = {"/v1/stop": {"drain": True}, "/v1/limits": {"shed": "off"}, "/v1/savepoints": {"name": "first"}}
 ANSWERED = {item.path for item in OPERATIONS if item.method == "GET"}
 
 
@@ -37,7 +37,7 @@ def action_token(tmp_path: Path) -> str:
 
 @pytest.fixture
 def handle(tmp_path: Path, action_token: str) -> Iterator[Handle]:
-    with running(tmp_path, metrics_port=0, action_token=action_token) as handle:
+    with running(tmp_path, metrics_port=0, action_token=action_token, control=ps.Control()) as handle:
         yield handle
 
 
@@ -112,6 +112,18 @@ def test_it_says_of_a_job_what_its_handle_says(handle: Handle) -> None:
     assert request(url, "GET", "/v1/savepoints/other")[0] == 404
 
 
+def test_limits_change_while_the_job_runs(handle: Handle) -> None:
+    url = handle.metrics_url
+    assert request(url, "POST", "/v1/limits", {"shed": "qod"}, ACTION_TOKEN) == (
+        200,
+        {"job": "items", "shed": "qod", "queries": {}},
+    )
+    status, answer = request(url, "POST", "/v1/limits", {"query": "out", "min_accuracy": 0.5}, ACTION_TOKEN)
+    assert status == 409 and "this job has none" in answer["error"]
+    status, answer = request(url, "POST", "/v1/limits", {"shed": "sic"}, ACTION_TOKEN)
+    assert status == 409 and "shed is 'off', 'qod' or 'qod-paper', not 'sic'" in answer["error"]
+
+
 def test_a_stop_keeps_the_savepoint_and_ends_the_job(handle: Handle, tmp_path: Path) -> None:
     url = handle.metrics_url
     request(url, "POST", "/v1/savepoints", {"name": "first"}, ACTION_TOKEN)
@@ -147,7 +159,8 @@ def test_every_method_of_every_path_is_guarded(endpoint: ApiEndpoint, method: st
     elif method != "GET":
         assert status == 405
     else:
-        assert status == (405 if path in ("/v1/stop", "/v1/savepoints") else 404 if path not in ANSWERED else 200)
+        acts = path in ("/v1/stop", "/v1/limits", "/v1/savepoints")
+        assert status == (405 if acts else 404 if path not in ANSWERED else 200)
 
 
 def test_without_an_action_token_nobody_acts() -> None:

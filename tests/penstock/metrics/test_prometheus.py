@@ -127,7 +127,7 @@ def test_names_have_units_and_are_declared_once() -> None:
         assert re.fullmatch(r"penstock_[a-z_]+", family.name) and family.text.endswith(".")
         assert not family.name.endswith("_total")
         if family.kind == "gauge":
-            assert family.name.endswith(("_seconds", "_bytes", "_epoch", "_info", "_failing", "_messages"))
+            assert family.name.endswith(("_seconds", "_bytes", "_epoch", "_info", "_failing", "_messages", "_ratio"))
 
 
 @settings(max_examples=60)
