@@ -3,7 +3,7 @@
 A shell around pure policies: it keeps readings and the memories of the policies. One thread calls it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -50,6 +50,10 @@ LATE_NS = TICK_NS // 2
 """A tick that comes later than this after it was due is counted."""
 
 
+def _say_nothing(text: str) -> None:
+    """Drop what nobody is to hear."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeepOrder:
     """Keep rates that are to hold from now on; sources in ``exempt`` are kept whole for another reason than load."""
@@ -79,6 +83,8 @@ class JobControl:
         self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
         self.shedding, self._limits = shedding, limits
+        self.warn: Callable[[str], None] = _say_nothing
+        """It takes what the user is to be told."""
         self._status: SheddingStatus | None = None
         self._ticks = 0
         self._ordered = KeepRates()
@@ -183,6 +189,12 @@ class JobControl:
                     cycle.snapshot, shedding.shed, "applied" if shedding.is_acting else "recommended", detail
                 )
             status, order = cycle.status, KeepOrder(cycle.rates, cycle.exempt)
+            was_infeasible = self._status is not None and self._status.infeasible
+            if status.infeasible and shedding.is_acting and not was_infeasible:
+                self.warn(
+                    f"INFEASIBLE: {status.infeasible}; sources are held back and their lag grows: lower a minimum "
+                    "accuracy, or give the job more cores."
+                )
         self._status = replace(
             status,
             applied=shedding.is_acting,

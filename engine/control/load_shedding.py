@@ -125,7 +125,9 @@ class LoadShedding:
                 names = ", ".join(map(repr, sorted(exempt)))
                 reason = f"{decision.reason}; not shed yet: what waits at {names} is old, or may wait"
             self._rates = keep_rates(desired, scope.shedders, self._rates)
-            self._infeasible = decision.reason if decision.failed else ""
+            # A task whose minimum needs more than one thread is asked more instances for, and fails no machine.
+            lacks = decision.failed or decision.demands
+            self._infeasible = f"minimum accuracies cannot be met ({decision.reason})" if lacks else ""
         elif not decision.reason.startswith(("not measured", "not due")):
             self._rates, self._infeasible = KeepRates(), ""
         return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))

@@ -36,7 +36,9 @@ def start_control(
     if shedding is not None and limits is not None:
         limits.watch(lambda wanted: check_limits(plan.graph, wanted))
     log = None if options.log is None else DecisionLog(options.log, warn)
-    return JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits)
+    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits)
+    started.warn = warn
+    return started
 
 
 def _useless(scope: SheddingScope) -> str:

@@ -60,6 +60,7 @@ class SimulatedStream:
         self.random = np.random.default_rng(self.seed)
         self.memory = GuardMemory()
         self.rates = KeepRates()
+        self.infeasible = ""
         self.rule = GuardRule()
         self.offered = self.read = 0.0
         self.time_s = 1_000.0
@@ -98,6 +99,7 @@ class SimulatedStream:
         snapshot = self._snapshot(self.offered - offered, self.read - read, kept, busy)
         self.cycles += 1
         outcome = self.shedding.cycle(snapshot, self.rates)
+        self.infeasible = "" if outcome is None else outcome.status.infeasible
         rates = KeepRates() if outcome is None else outcome.rates
         self.memory = decided(self.rule, self.memory, rates)
         self.rates = capped(self.shedding.shedders, self.memory)

@@ -60,6 +60,7 @@ def test_at_its_minimum_a_source_is_held_back_and_that_is_said() -> None:
     for _ in range(4):
         keep = stream.cycle(2_000.0)
     assert keep == 0.75 and stream.lag > 5_000.0
+    assert "minimum accuracies cannot be met" in stream.infeasible
 
 
 def test_without_a_contract_lag_grows_and_nothing_is_shed() -> None:

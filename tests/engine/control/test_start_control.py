@@ -1,0 +1,35 @@
+"""At the start it is said what controllers cannot do for a job."""
+
+from pathlib import Path
+
+import penstock as ps
+from penstock.engine.control.start_control import start_control
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.model.config import LoopOptions
+from penstock.model.control import Control, ControlOptions
+from penstock.model.execution_graph import ExecutionGraph
+from tests.engine.control.simulated_stream import one_query
+
+
+def said(graph: ExecutionGraph, control: Control, folder: Path) -> list[str]:
+    warned: list[str] = []
+    plan = JobPlan("shop", graph, LoopOptions(), folder)
+    start_control(plan, 0, ControlOptions(control=control), warned.append).close()
+    return warned
+
+
+def test_to_act_without_any_contract_is_said_to_be_idle(tmp_path: Path) -> None:
+    (sentence,) = said(one_query(1.0), Control("qod", "act"), tmp_path)
+    assert sentence.startswith("NOTHING IS SHED: no query of the job allows it; write .with_min_accuracy(0.7)")
+
+
+def test_sources_that_may_not_be_shed_are_named_with_their_reasons(tmp_path: Path) -> None:
+    job = ps.Job()
+    ps.read_memory([{"a": 1}], job=job).name("list").write_black_hole().with_min_accuracy(0.5)
+    (sentence,) = said(job.plan(1), Control("qod", "act"), tmp_path)
+    assert sentence.startswith("NOTHING IS SHED: source 'list': it ends by itself")
+
+
+def test_nothing_is_said_where_rows_may_be_shed_or_nobody_acts(tmp_path: Path) -> None:
+    assert said(one_query(), Control("qod", "act"), tmp_path) == []
+    assert said(one_query(1.0), Control("qod", "recommend"), tmp_path) == []
