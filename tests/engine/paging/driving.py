@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import LATE, MAIN, Operator, OperatorContext, RowCounters
-from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
 from penstock.engine.paging.options import PagingOptions
@@ -63,7 +63,8 @@ class Driven:
         self._results = results
 
     def process(self, port: int, batch: pa.RecordBatch) -> None:
-        self._take(self.operator.process(port, Batch(batch, ingest_ns=1)))
+        for part in self._kind.parts(batch):
+            self._take(self.operator.process(port, part))
 
     def watermark(self, time_us: int) -> None:
         self._take(self.operator.on_watermark(time_us))

@@ -5,8 +5,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.engine.core.contract import Operator
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.registry import make_operator
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Ordering, col
@@ -52,6 +53,18 @@ class Kind:
     shown: Callable[[Counter[Any]], Counter[Any]] = lambda results: results
     time: str | None = None
     """The column of the results that holds their event time."""
+    sampled: bool = False
+    """Whether rows at odd times stand for two each."""
+
+    def parts(self, batch: pa.RecordBatch) -> Iterator[Batch]:
+        """Yield a batch as an instance gets it: of one keep rate at a time."""
+        if not self.sampled:
+            yield Batch(batch, ingest_ns=1)
+            return
+        odd = batch.column("at").cast(pa.int64()).to_numpy() % 2 == 1
+        for keep, rows in ((1.0, ~odd), (0.5, odd)):
+            if rows.any():
+                yield Batch(batch.filter(pa.array(rows)), keep, ingest_ns=1)
 
 
 def plus(one: Any, other: Any) -> Any:
@@ -159,6 +172,9 @@ KINDS: dict[str, Kind] = {
     "group": _of(GROUPED),
     "group of changes": _of(GROUPED, CHANGES),
     "tumbling": _of(_windows(Tumbling(10)), time="window_end"),
+    "hopping, of a sample": replace(
+        _of(replace(_windows(Hopping(12, 4), lateness_us=6), estimates=True), time="window_end"), sampled=True
+    ),
     "hopping, late": _of(_windows(Hopping(12, 4), lateness_us=6), time="window_end"),
     "session": _of(_windows(Session(4)), time="window_end"),
     "count": _of(_windows(Count(3)), time="window_end"),
