@@ -163,7 +163,7 @@ def _compared(written: WrittenColumns, frame: Frame, *, estimates: bool) -> tupl
     biased = quoted_name(result_columns.BIASED) if result_columns.BIASED in hidden else "false"
     columns = [quoted_name(name) for name in names]
     rows = frame.rows.selectExpr(*columns, f"{accuracy} AS {ACCURACY}", f"{biased} AS {BIASED}")
-    return [*names, ACCURACY, BIASED], rows
+    return [*names, ACCURACY, *([] if written.chosen else [BIASED])], rows
 
 
 def _of_quality(written: WrittenColumns, names: Sequence[str], *, estimates: bool) -> list[str]:
@@ -171,7 +171,8 @@ def _of_quality(written: WrittenColumns, names: Sequence[str], *, estimates: boo
         return []
     if ACCURACY not in names:
         return ["what the stream says of its accuracy was not compared, as operators before it are computed as a whole"]
-    return ["the ends of intervals were not compared: the batch computes none"] if written.intervals else []
+    notes = ["the ends of intervals were not compared: the batch computes none"] if written.intervals else []
+    return notes + (["which rows are biased was not compared: estimates decide which there are"] * written.chosen)
 
 
 def _of_column(name: str, function: str, error: float | None) -> str:

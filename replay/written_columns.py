@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.estimates import with_estimates
-from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.model.expressions import columns_of
+from penstock.model.job_graph import JobGraph, OperatorNode, ProjectSpec, SinkSpec
+from penstock.model.result_columns import BIASED as HIDDEN_BIASED
 from penstock.model.schema import StreamSchema
 
 ACCURACY, BIASED = "accuracy", "biased"
@@ -16,13 +18,15 @@ ACCURACY, BIASED = "accuracy", "biased"
 class WrittenColumns:
     """``schema`` has all columns, ``users`` are the names of the user's own, ``intervals`` of those with an interval.
 
-    ``quality``: it has `ACCURACY` and `BIASED`, and low, high and certified of each interval.
+    ``quality``: it has `ACCURACY` and `BIASED`, and low, high and certified of each interval. ``chosen``: operators on
+    the way decide by estimates which rows there are.
     """
 
     schema: StreamSchema
     users: tuple[str, ...]
     intervals: tuple[str, ...] = ()
     quality: bool = False
+    chosen: bool = False
 
 
 def written_columns(graph: JobGraph, sink: OperatorNode) -> WrittenColumns:
@@ -37,4 +41,12 @@ def written_columns(graph: JobGraph, sink: OperatorNode) -> WrittenColumns:
     planned = with_estimates(graph)
     edge = planned[sink.id].inputs[0]
     columns = SinkColumns(planned[edge.operator].outputs[edge.output])
-    return WrittenColumns(columns.schema, users, columns.intervals, quality=True)
+    chosen = any(map(_judges, planned.upstream([sink.id]).values()))
+    return WrittenColumns(columns.schema, users, columns.intervals, quality=True, chosen=chosen)
+
+
+def _judges(node: OperatorNode) -> bool:
+    """Return whether a projection computes whether rows are biased, as the planner puts one before such an operator."""
+    spec = node.spec
+    biased = dict(spec.columns).get(HIDDEN_BIASED) if isinstance(spec, ProjectSpec) else None
+    return biased is not None and bool(columns_of(biased) - {HIDDEN_BIASED})
