@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.estimates import with_estimates
-from penstock.model.expressions import columns_of
-from penstock.model.job_graph import JobGraph, OperatorNode, ProjectSpec, SinkSpec
-from penstock.model.result_columns import BIASED as HIDDEN_BIASED
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.model.result_columns import low_of
 from penstock.model.schema import StreamSchema
 
 ACCURACY, BIASED = "accuracy", "biased"
@@ -41,12 +41,14 @@ def written_columns(graph: JobGraph, sink: OperatorNode) -> WrittenColumns:
     planned = with_estimates(graph)
     edge = planned[sink.id].inputs[0]
     columns = SinkColumns(planned[edge.operator].outputs[edge.output])
-    chosen = any(map(_judges, planned.upstream([sink.id]).values()))
+    chosen = any(_decides_by_estimates(planned, node) for node in planned.upstream([sink.id]).values())
     return WrittenColumns(columns.schema, users, columns.intervals, quality=True, chosen=chosen)
 
 
-def _judges(node: OperatorNode) -> bool:
-    """Return whether a projection computes whether rows are biased, as the planner puts one before such an operator."""
-    spec = node.spec
-    biased = dict(spec.columns).get(HIDDEN_BIASED) if isinstance(spec, ProjectSpec) else None
-    return biased is not None and bool(columns_of(biased) - {HIDDEN_BIASED})
+def _decides_by_estimates(planned: JobGraph, node: OperatorNode) -> bool:
+    """Return whether an operator decides by a column with an interval which rows go on."""
+    for edge in node.inputs:
+        names = planned[edge.operator].outputs[edge.output].fields.names
+        if any(low_of(name) in names for name in descriptor_of(node.spec).decides_by(node.spec, tuple(names))):
+            return True
+    return False
