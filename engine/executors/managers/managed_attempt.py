@@ -115,9 +115,8 @@ class ManagedAttempt(Attempt):
                 return Struck(failure, None)
             if self._checkpoints is not None:
                 struck = self._checkpointed(self._checkpoints)
-                # Once the last checkpoint is committed nothing can strike the job any more.
                 if struck is not None or self._checkpoints.stopped is not None:
-                    return struck
+                    return struck  # behind the last checkpoint nothing strikes the job
             self._see_off()
             struck = self._strikes.next()
             if struck is not None:
@@ -226,8 +225,8 @@ class ManagedAttempt(Attempt):
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
-        merged = self._metrics.merged(CALLER, self._head.local.metrics())
-        return replace(merged, shedding=self._head.control.shedding_status())
+        head, merged = self._head, self._metrics.merged
+        return replace(merged(CALLER, head.local.metrics()), shedding=head.control.shedding_status())
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance that is up; from any thread."""
@@ -363,11 +362,11 @@ class ManagedAttempt(Attempt):
 
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""
-        control, now_ns = self._head.control, self._clock.monotonic_ns()
-        if control.due_ns is not None and control.due_ns <= now_ns:
-            order = control.tick(self._head.places(self._deployments.places()), now_ns)
-            if order is not None:
-                self.set_keep(order.rates)
+        head, now_ns = self._head, self._clock.monotonic_ns()
+        if head.control.due_ns is None or head.control.due_ns > now_ns:
+            return
+        if order := head.control.tick(head.places(self._deployments.places()), now_ns):
+            self.set_keep(order.rates)
 
     def _ask_for_status(self) -> None:
         due_ns = self._judgement.due_ns
