@@ -225,8 +225,8 @@ class ManagedAttempt(Attempt):
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
-        head, merged = self._head, self._metrics.merged
-        return replace(merged(CALLER, head.local.metrics()), shedding=head.control.shedding_status())
+        local, shedding = self._head.local.metrics(), self._head.control.shedding_status()
+        return replace(self._metrics.merged(CALLER, local), shedding=shedding)
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance that is up; from any thread."""
@@ -363,9 +363,8 @@ class ManagedAttempt(Attempt):
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""
         head, now_ns = self._head, self._clock.monotonic_ns()
-        if head.control.due_ns is None or head.control.due_ns > now_ns:
-            return
-        if order := head.control.tick(head.places(self._deployments.places()), now_ns):
+        is_due = head.control.due_ns is not None and head.control.due_ns <= now_ns
+        if is_due and (order := head.control.tick(head.places(self._deployments.places()), now_ns)):
             self.set_keep(order.rates)
 
     def _ask_for_status(self) -> None:
