@@ -44,9 +44,12 @@ class ShedCycle:
 class LoadShedding:
     """Keep rates of one run, and what is remembered between two cycles."""
 
-    def __init__(self, graph: ExecutionGraph, control: Control) -> None:
-        """Begin with nothing shed, and the limits of the program."""
-        self._graph, self._control = graph, control
+    def __init__(self, graph: ExecutionGraph, control: Control, *, at_branches: bool = False) -> None:
+        """Begin with nothing shed, and the limits of the program.
+
+        ``at_branches``: rows are dropped where queries part, too, which no executor does.
+        """
+        self._graph, self._control, self._at_branches = graph, control, at_branches
         self._fits: Fits = {}
         self._old: Mapping[str, float] | None = None
         self._rates = KeepRates()
@@ -54,7 +57,7 @@ class LoadShedding:
         self._begin(NO_LIMITS)
 
     def _begin(self, limits: Limits) -> None:
-        self.scope = shedding_scope(self._graph, limits)
+        self.scope = shedding_scope(self._graph, limits, at_branches=self._at_branches)
         self.limits = limits
         shed = limits.shed or self._control.shed
         changed = getattr(self, "shed", None) != shed

@@ -45,8 +45,8 @@ class SheddingScope:
         return replace(snapshot, queries=replace(queries, minimum_accuracy=minimum, priority=priority))
 
 
-def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
-    """Return the scope of a plan under limits.
+def shedding_scope(graph: ExecutionGraph, limits: Limits, *, at_branches: bool = False) -> SheddingScope:
+    """Return the scope of a plan under limits; ``at_branches``: rows are dropped where queries part, too.
 
     Raises:
         OptionError: they are of a query that there is not, or that has no contract; the message names those that have.
@@ -59,6 +59,7 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
         {edge: minimum for edge, minimum in points.branches.items() if edge in planned.branches},
         points.reasons,
     )
+    points = points if at_branches else points.at_sources()
     nodes = {node.name: node for node in changed.operators.values()}
     below = {name: _sinks_below(changed, node.id) for name, node in nodes.items()}
     sheddable = {query for source in points.sources for query in below[source]}

@@ -30,7 +30,7 @@ def check_rates(graph: ExecutionGraph, rates: KeepRates) -> None:
     if rates.branches:
         producer, consumer = next(iter(rates.branches))
         raise BugError(f"a keep rate is set for the branch {producer!r} > {consumer!r}, but only sources are shed")
-    sources = shedding_points(graph.graph, bounded=True).sources
+    sources = shedding_points(graph.graph, bounded=True).at_sources().sources
     unknown = [name for name in rates.sources if name not in sources]
     if unknown:
         raise BugError(f"a keep rate is set for {unknown[0]!r}, which is no source that may be shed")

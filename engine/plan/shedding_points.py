@@ -28,6 +28,13 @@ class SheddingPoints:
     branches: Mapping[Edge, float] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
+    def at_sources(self) -> "SheddingPoints":
+        """Return what can be shed where rows are dropped at sources alone, as all executors do."""
+        sources = {name: minimum for name, minimum in self.sources.items() if minimum < 1.0}
+        whole = self.sources.keys() - sources.keys()
+        reason = "a query behind it needs all rows, and rows are dropped at sources only, for all queries alike"
+        return SheddingPoints(sources, {}, {**self.reasons, **dict.fromkeys(whole, reason)})
+
 
 @dataclass(frozen=True, slots=True)
 class _Demand:

@@ -18,17 +18,13 @@ def quality_details(graph: JobGraph) -> Mapping[OperatorId, tuple[Detail, ...]]:
     """Return what is to be said of the operators of a plan's graph, beside what they do."""
     if not any(isinstance(node.spec, SinkSpec) and node.spec.under_contract for node in graph.operators.values()):
         return {}
-    points = shedding_points(graph)
+    points = shedding_points(graph).at_sources()
     return {node.id: tuple(_details(graph, points, node)) for node in graph.operators.values()}
 
 
 def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Iterator[Detail]:
     spec = node.spec
-    shedding = [
-        f"this branch down to {points.branches[edge]:g}"
-        for edge in {(graph[item.operator].name, node.name) for item in node.inputs}
-        if edge in points.branches
-    ]
+    shedding: list[str] = []
     if isinstance(spec, SourceSpec):
         shedding.append(_of_source(points, node.name))
     elif isinstance(spec, AggregateSpec) and spec.estimates:
@@ -45,7 +41,7 @@ def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Ite
 def _of_source(points: SheddingPoints, name: str) -> str:
     if name in points.reasons:
         return f"never: {points.reasons[name]}"
-    return "only on branches" if points.sources[name] >= 1.0 else f"down to {points.sources[name]:g}"
+    return f"down to {points.sources[name]:g}"
 
 
 def _are_estimates(graph: JobGraph, node: OperatorNode) -> bool:

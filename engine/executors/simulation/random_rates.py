@@ -23,7 +23,7 @@ class RandomRates:
     def __init__(self, dice: Dice, graph: JobGraph, chance: float) -> None:
         """At each look they change with this chance."""
         self._dice, self._chance = dice, chance
-        self._sources = sorted(shedding_points(graph, bounded=True).sources)
+        self._sources = sorted(shedding_points(graph, bounded=True).at_sources().sources)
         self.attempt: Attempt | None = None
         """The attempt that runs, where it is not the one that looks."""
         self.changes = 0

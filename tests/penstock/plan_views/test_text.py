@@ -169,8 +169,8 @@ def test_a_query_under_contract_shows_what_may_be_shed_and_what_its_results_say(
     kept.write_black_hole().with_min_accuracy(0.1).name("kept")
     said = {name: dict(item.details) for name, item in _by_name(job.plan()).items()}
     assert said["source-1"]["shedding"] == "down to 0.8"
-    assert said["sums"]["shedding"] == "this branch down to 0.5; total estimated, with an interval; most biased"
-    assert said["rows"]["shedding"] == "this branch down to 0.8"
+    assert said["sums"]["shedding"] == "total estimated, with an interval; most biased"
+    assert "shedding" not in said["rows"]
     assert said["source-2"]["shedding"] == "never: it was read with shed=False"
     assert said["hot"]["mode"] == "changelog, min accuracy 0.5, priority 0, max lag 10s"
     assert said["hot"]["adds"] == "accuracy, biased, total_low, total_high, total_certified"
