@@ -298,4 +298,5 @@ def test_parameters_are_checked() -> None:
         "warm_up",
         "move_timeout_s",
         "confirms",
+        "moves",
     }

@@ -71,7 +71,7 @@ def start_some_only(patch):
 @pytest.mark.parametrize(
     ("plant", "pipeline"),
     [
-        (resend_as_new, "tumbled"),
+        (resend_as_new, "counted"),
         (take_what_comes, "tumbled"),
         (keep_links_over_a_deployment, "tumbled"),
         (count_a_part_twice, "counted"),
