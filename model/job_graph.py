@@ -67,6 +67,19 @@ class SourceSpec(OperatorSpec):
 
 
 @dataclass(frozen=True)
+class BranchSpec(OperatorSpec):
+    """Pass the rows that an edge between two operators keeps under overload; set by the planner.
+
+    ``edge`` names its producer and consumer, ``number`` the branch among those behind its source (None: all rows pass).
+    ``is_last``: none follows on the way, so that rows need to carry their steps no further.
+    """
+
+    edge: tuple[str, str]
+    number: int | None
+    is_last: bool
+
+
+@dataclass(frozen=True)
 class FilterSpec(OperatorSpec):
     """Pass the rows for which the predicate is true; null drops."""
 

@@ -1,7 +1,7 @@
 """Keep rates: the share of the rows that stays where a controller sheds, in steps that shedders and estimates share."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 STEPS = 64
@@ -26,6 +26,21 @@ class KeepRates:
     def is_shedding(self) -> bool:
         """Return whether any row may be dropped."""
         return any(rate < 1.0 for rate in (*self.sources.values(), *self.branches.values()))
+
+
+def least_rates(rates: Sequence[KeepRates]) -> KeepRates:
+    """Return the least rate of each shedder among several, as those of the parts of a job."""
+    sources = {name: rate for each in rates for name, rate in each.sources.items()}
+    branches = {edge: rate for each in rates for edge, rate in each.branches.items()}
+    return KeepRates(
+        {name: min(each.sources.get(name, 1.0) for each in rates) for name in sources},
+        {edge: min(each.branches.get(edge, 1.0) for each in rates) for edge in branches},
+    )
+
+
+def branch_name(edge: Edge) -> str:
+    """Return the name of a branch in logs."""
+    return ">".join(edge)
 
 
 def in_steps(keep: float, minimum: float = 0.0) -> float:

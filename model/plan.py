@@ -6,18 +6,33 @@ is a decision too (docs/design/controllers.md 3).
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from typing import Any
 
 Numbers = Mapping[str, float]
 """The figures that a decision rests on, by name, units last."""
 
 
+class Cause(Enum):
+    """The cause why nothing changes: a policy wants nothing else, it could not see, or it is not its time."""
+
+    DECIDED = "decided"
+    NOT_MEASURED = "not measured"
+    NOT_DUE = "not due"
+
+
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """The decision to do nothing."""
+    """The decision to do nothing; what an earlier one has set stays unless this was ``DECIDED``."""
 
     reason: str
     numbers: Numbers = field(default_factory=dict)
+    cause: Cause = Cause.DECIDED
+
+
+def not_measured(what: str) -> NoChange:
+    """Return the decision of who lacks a figure; the reason names it."""
+    return NoChange(f"not measured: {what}", cause=Cause.NOT_MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,5 +135,10 @@ Decision = Placement | ShedPlan | RescalePlan | NoChange
 
 
 def as_dict(decision: Decision) -> dict[str, Any]:
-    """Return a decision as plain data for JSON, with its kind; equal decisions give equal data."""
-    return {"kind": type(decision).__name__, **asdict(decision)}
+    """Return a decision as plain data for JSON, with its kind; equal decisions give equal data.
+
+    A cause is left out: the reason says it.
+    """
+    plain = {"kind": type(decision).__name__, **asdict(decision)}
+    plain.pop("cause", None)
+    return plain

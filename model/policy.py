@@ -24,5 +24,5 @@ class Policy(Protocol[Memory]):
     def decide(self, snapshot: ClusterSnapshot, memory: Memory) -> tuple[Decision, Memory]:
         """Return the decision and the new memory; equal arguments give equal results.
 
-        A figure that is needed and was not measured gives `NoChange`, whose reason begins with "not measured".
+        A figure that is needed and was not measured gives `NoChange`, made by `not_measured`: its reason begins so.
         """

@@ -1,6 +1,6 @@
 """A log of which offsets of topics a stream has kept: read line by line and checked (docs/reference/validation.md).
 
-``--kept`` names one; `source_reading` asks what it left of each range of a replay. Logs with rates are `keep_log`'s.
+``--kept`` names one; `source_reading` asks what it left of each range of a replay. Logs with rates are `kept_log`'s.
 Spark is not needed here.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model.errors import UserError
-from penstock.replay import keep_log
+from penstock.replay import kept_log
 from penstock.replay.kafka_slices import OffsetRange, split
-from penstock.replay.keep_log import KeepLog, LineError, stretches_of
+from penstock.replay.kept_log import KeptLog, LineError, stretches_of
 from penstock.state.files.arrow_files import open_files
 from penstock.state.files.durable_files import DurableFiles
 
@@ -49,7 +49,7 @@ class OffsetLog:
         return kept, sum(part.offsets for part in left_out)
 
 
-def read_offset_log(path: str | Path) -> OffsetLog | KeepLog:
+def read_offset_log(path: str | Path) -> OffsetLog | KeptLog:
     """Read a log of either version; of a folder, as a job has one beside its checkpoints, all that is in it.
 
     Raises:
@@ -59,7 +59,7 @@ def read_offset_log(path: str | Path) -> OffsetLog | KeepLog:
     name = str(path)
     if "://" in name or Path(path).is_dir():
         files = open_files(name)
-        log = keep_log_in(files, name)
+        log = kept_log_in(files, name)
         if log is None:
             raise UserError(f"there is no log of what was kept in {name!r}")
         return log
@@ -70,7 +70,7 @@ def read_offset_log(path: str | Path) -> OffsetLog | KeepLog:
         raise UserError(f"the log of kept offsets {name!r} cannot be read: {error.strerror or error}") from None
 
 
-def keep_log_in(files: DurableFiles, name: str, folder: str = "") -> KeepLog | None:
+def kept_log_in(files: DurableFiles, name: str, folder: str = "") -> KeptLog | None:
     """Return the log whose parts are in a folder, None if there are none; ``name`` is its name in errors.
 
     Raises:
@@ -81,23 +81,23 @@ def keep_log_in(files: DurableFiles, name: str, folder: str = "") -> KeepLog | N
     for part in parts:
         lines = files.read(f"{folder}/{part}" if folder else part).splitlines()
         log = _read(f"{name}/{part}", iter(lines))
-        if not isinstance(log, KeepLog):
+        if not isinstance(log, KeptLog):
             raise UserError(
-                f"{name}/{part} is of version {VERSION}, but the parts of a folder are of {keep_log.VERSION}"
+                f"{name}/{part} is of version {VERSION}, but the parts of a folder are of {kept_log.VERSION}"
             )
         logs.append(log)
-    return keep_log.joined(name, logs) if logs else None
+    return kept_log.joined(name, logs) if logs else None
 
 
-def _read(name: str, lines: Iterator[bytes]) -> OffsetLog | KeepLog:
+def _read(name: str, lines: Iterator[bytes]) -> OffsetLog | KeptLog:
     ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
     number = 1
     try:
         head = _object(next(lines, b""))
-        if type(head) is dict and head.get("version") == keep_log.VERSION:
-            _check_fields(head, keep_log.HEAD)
+        if type(head) is dict and head.get("version") == kept_log.VERSION:
+            _check_fields(head, kept_log.HEAD)
             objects = ((count, _object_at(count, line)) for count, line in enumerate(lines, 2))
-            return KeepLog(name, head["job"], head["seed"], stretches_of(objects))
+            return KeptLog(name, head["job"], head["seed"], stretches_of(objects))
         topics = _topics(_check_fields(head, _HEAD))
         for line in lines:
             number += 1
@@ -144,7 +144,7 @@ def _check_fields(item: Any, types: Mapping[str, type]) -> dict[str, Any]:
 def _topics(head: Mapping[str, Any]) -> list[str]:
     if head["version"] != VERSION:
         raise ValueError(
-            f"the log is of version {head['version']}, but this Penstock reads {VERSION} and {keep_log.VERSION}: use a "
+            f"the log is of version {head['version']}, but this Penstock reads {VERSION} and {kept_log.VERSION}: use a "
             "newer one"
         )
     topics: list[str] = head["topics"]

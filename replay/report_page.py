@@ -151,9 +151,6 @@ def accuracy_sentence(query: QueryValidation) -> str:
         )
         if short:
             parts.append(f"{counted(short, 'window')} fell short of that")
-    covered = [window.covered for window in query.windows if window.covered is not None]
-    if covered:
-        parts.append(f"the 95% intervals hold the exact value in {sum(covered):,} of {counted(len(covered), 'window')}")
     if query.biased:
         parts.append("the estimates have a bias")
     text = "; ".join(parts)

@@ -14,7 +14,6 @@ from penstock.replay.report_text import cell, count_cell, folded, row, safe, tab
 from penstock.replay.report_wording import (
     corrected,
     counted,
-    figure,
     noted,
     percent,
     sentence,
@@ -96,7 +95,7 @@ def _windows(query: QueryValidation, most: int) -> str:
     number = windows_that_differ(query)
     title = f"{number[0].upper()}{number[1:]} window{'s' * (number != '1')} that differ{'s' * (number == '1')}"
     if len(notable) > differing:
-        title += f", {len(notable) - differing:,} below the promised accuracy or outside the interval"
+        title += f", {len(notable) - differing:,} below the minimum"
     content = table(
         f"Windows of {safe(query.query)}",
         heads,
@@ -125,18 +124,9 @@ def _window_columns(windows: Sequence[WindowResult]) -> list[_WindowColumn]:
             ("promised", lambda window: cell(percent(window.promised_accuracy), figures=True)),
             ("accuracy", lambda window: _optional(window.true_accuracy, percent, bad=window.short)),
         ]
-    for name in ("exact", "estimate", "low", "high"):
-        if any(getattr(window, name) is not None for window in windows):
-            columns.append((f"{name} value" if name == "exact" else name, _number(name)))
-    if any(window.covered is not None for window in windows):
-        columns.append(("covered", lambda window: _optional(window.covered, _yes, bad=window.covered is False)))
     if any(window.biased is not None for window in windows):
         columns.append(("biased", lambda window: _optional(window.biased, _yes)))
     return columns
-
-
-def _number(name: str) -> Callable[[WindowResult], str]:
-    return lambda window: _optional(getattr(window, name), figure)
 
 
 def _optional(value: _T | None, write: Callable[[_T], str], *, bad: bool = False) -> str:

@@ -18,7 +18,7 @@ from penstock.model.errors import OptionError, UserError
 
 if TYPE_CHECKING:
     from penstock.dsl.job import Job
-    from penstock.replay.keep_log import KeepLog
+    from penstock.replay.kept_log import KeptLog
     from penstock.replay.offset_log import OffsetLog
     from penstock.replay.offsets import Where
 
@@ -68,8 +68,8 @@ class ReplayRequest:
     start: Where | None
     stop: Where | None
     archive: str | None
-    kept: OffsetLog | KeepLog | None = None
-    graded: KeepLog | None = None
+    kept: OffsetLog | KeptLog | None = None
+    graded: KeptLog | None = None
 
 
 def load(file: Path, arguments: Sequence[str], bounds: ReplayBounds) -> ReplayRequest:
@@ -108,20 +108,20 @@ def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
     return pairs("--spark-setting", texts, "spark.driver.memory=4g")
 
 
-def _log_beside(address: str, job: Job) -> KeepLog | None:
+def _log_beside(address: str, job: Job) -> KeptLog | None:
     """Read the log beside a job's checkpoints; None if nothing was ever shed of its topics."""
-    from penstock.replay.offset_log import keep_log_in
+    from penstock.replay.offset_log import kept_log_in
     from penstock.state.files.arrow_files import open_files
 
     folder = re.split(r"[@#][^/]*$", address)[0]
-    log = keep_log_in(open_files(folder), f"{folder}/{LOG}", LOG)
+    log = kept_log_in(open_files(folder), f"{folder}/{LOG}", LOG)
     if log is None or not log.topics:
         return None
     _check_sources(log, job)
     return log
 
 
-def _check_sources(log: KeepLog, job: Job) -> None:
+def _check_sources(log: KeptLog, job: Job) -> None:
     """Check that a pipeline has the sources that a log is about, and that these are topics.
 
     Raises:
@@ -145,7 +145,7 @@ def _check_sources(log: KeepLog, job: Job) -> None:
             raise UserError(f"the log {log.path} is about topic {topic!r}, which source {name!r} does not read")
 
 
-def _kept_log(path: str, job: Job) -> OffsetLog | KeepLog:
+def _kept_log(path: str, job: Job) -> OffsetLog | KeptLog:
     """Read a log, and check that the pipeline reads the topics that it is about.
 
     Raises:
@@ -153,11 +153,11 @@ def _kept_log(path: str, job: Job) -> OffsetLog | KeepLog:
     """
     from penstock.engine.connectors.kafka.source import KafkaSource
     from penstock.model.job_graph import SourceSpec
-    from penstock.replay.keep_log import KeepLog
+    from penstock.replay.kept_log import KeptLog
     from penstock.replay.offset_log import read_offset_log
 
     log = read_offset_log(path)
-    if isinstance(log, KeepLog):
+    if isinstance(log, KeptLog):
         _check_sources(log, job)
         return log
     sources = [node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)]

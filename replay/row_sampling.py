@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.keep_rates import STEPS, steps_of
-from penstock.replay.keep_log import KeepLog
+from penstock.replay.kept_log import KeptLog
 from penstock.replay.offsets import Partition
 from penstock.shedding.offset_sampling import Steps, sample_steps
 
 STEP, RATES = "$step", "$rates"
-"""Columns: the step of a row's record, and which of `KeepLog.rates` held for it."""
+"""Columns: the step of a row's record, and which of `KeptLog.rates` held for it."""
 
 SAMPLED_FIELDS = (pa.field(STEP, pa.int16()), pa.field(RATES, pa.int32()))
 
@@ -60,7 +60,7 @@ class Sampling:
         return steps, np.where(within, known.rates[place], 0), steps < limits
 
 
-def sampling_of(log: KeepLog, source: str, *, leaves_out: bool) -> Sampling:
+def sampling_of(log: KeptLog, source: str, *, leaves_out: bool) -> Sampling:
     """Return the sample of the topics that a source reads."""
     rates = log.rates()
     stretches: dict[Partition, _Stretches] = {}

@@ -15,7 +15,7 @@ from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, OperatorNode
 from penstock.model.keep_rates import STEPS
 from penstock.replay.frames import ReplayError
-from penstock.replay.keep_log import KeepLog
+from penstock.replay.kept_log import KeptLog
 from penstock.replay.row_sampling import RATES, STEP
 from penstock.replay.sample_columns import KEEP
 from penstock.replay.spark_types import quoted_name
@@ -27,7 +27,7 @@ class SinkSample:
 
     graph: JobGraph
     sink: str
-    log: KeepLog
+    log: KeptLog
     estimates: bool
 
     def apply(self, source: OperatorNode, rows: DataFrame) -> DataFrame:
@@ -47,7 +47,7 @@ class SinkSample:
         return rows.selectExpr(*others, f"CASE WHEN {stayed} THEN {rate} ELSE 0.0D END AS {quoted_name(KEEP)}")
 
 
-def sink_rates(graph: JobGraph, source: str, sink: str, log: KeepLog) -> tuple[float, ...]:
+def sink_rates(graph: JobGraph, source: str, sink: str, log: KeptLog) -> tuple[float, ...]:
     """Return which of a source's rows came to a sink, for each of the log's rates.
 
     Branches are edges of the plan, whose operators may be others than the user's: both are looked at.

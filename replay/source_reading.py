@@ -18,7 +18,7 @@ from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, OperatorNode, SourceSpec
 from penstock.replay.bounded_source import pieces_of, scan
 from penstock.replay.kafka_reading import Archives, archives_of, kept_in, read_rows
-from penstock.replay.keep_log import KeepLog
+from penstock.replay.kept_log import KeptLog
 from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Where, choose
 from penstock.replay.row_sampling import sampling_of
@@ -43,8 +43,8 @@ class SourceReading:
         start: Where | None = None,
         stop: Where | None = None,
         archive: str | None = None,
-        kept: OffsetLog | KeepLog | None = None,
-        graded: KeepLog | None = None,
+        kept: OffsetLog | KeptLog | None = None,
+        graded: KeptLog | None = None,
         tasks: int = 8,
         share: bool = False,
     ) -> None:
@@ -54,8 +54,8 @@ class SourceReading:
         self._start, self._stop = start, stop
         self._archive = archive
         self._ranges = kept if isinstance(kept, OffsetLog) else None
-        self.estimates = isinstance(kept, KeepLog)
-        self._rates = kept if isinstance(kept, KeepLog) else graded
+        self.estimates = isinstance(kept, KeptLog)
+        self._rates = kept if isinstance(kept, KeptLog) else graded
         self._tasks = tasks
         self._share = share
         self._shared: dict[OperatorId, DataFrame] = {}

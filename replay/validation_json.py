@@ -27,7 +27,6 @@ VERSION = 1
 _ROWS = ("rows_exact", "rows_stream", "missing", "extra", "different")
 _ACCURACY = ("rows_expected", "rows_used", "promised_accuracy", "true_accuracy", "biased")
 _SHED = ("estimated", "vanished", "emerged")
-_ESTIMATE = ("exact", "estimate", "low", "high", "covered")
 
 
 def to_json(validation: Validation) -> str:
@@ -93,7 +92,7 @@ def _window_data(window: WindowResult) -> dict[str, Any]:
         "window_end": _time_data(window.window_end),
         **{name: getattr(window, name) for name in (*_ROWS, *_SHED)},
         **accuracy,
-        **{name: getattr(window, name) for name in ("intervals", "intervals_covered", "mean_error", *_ESTIMATE)},
+        **{name: getattr(window, name) for name in ("intervals", "intervals_covered", "mean_error")},
         "biased": biased,
     }
 

@@ -92,8 +92,6 @@ class WindowResult(Accuracy):
 
     ``estimated``, ``vanished`` and ``emerged`` are as in `grades.Shedding`; no row counts twice. Of its estimates'
     ``intervals`` so many are ``intervals_covered``; ``mean_error`` is the mean relative error of its estimates.
-    ``exact``, ``estimate``, ``low`` and ``high`` are the exact value, the stream's estimate of it and the ends of its
-    95% interval; ``covered`` says whether the exact value lies between them.
     """
 
     window_start: datetime | None
@@ -109,11 +107,6 @@ class WindowResult(Accuracy):
     intervals: int = 0
     intervals_covered: int = 0
     mean_error: float | None = None
-    exact: float | None = None
-    estimate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    covered: bool | None = None
 
     @property
     def differs(self) -> bool:
@@ -123,7 +116,7 @@ class WindowResult(Accuracy):
     @property
     def notable(self) -> bool:
         """True if it differs, or falls short of what was promised."""
-        return self.differs or self.below_minimum or self.covered is False
+        return self.differs or self.below_minimum
 
 
 @dataclass(frozen=True, slots=True)

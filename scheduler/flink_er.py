@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 
 from penstock.model.columns import Floats, Ints, Names
-from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize
+from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize, not_measured
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import task_levels
 from penstock.scheduler.bucket_moves import level_buckets
@@ -84,10 +84,10 @@ class FlinkEr:
         after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
         needs, unmeasured = _needs(snapshot, self.drain_s, self.action_s)
         if unmeasured:
-            return NoChange(f"not measured: {unmeasured}"), after
+            return not_measured(unmeasured), after
         lags = _lags(snapshot)
         if lags is None:
-            return NoChange("not measured: end offsets and positions of the sources' partitions"), after
+            return not_measured("end offsets and positions of the sources' partitions"), after
         steady, _ = _needs(snapshot, np.inf, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             arriving_part = np.nan_to_num(np.where(needs > 0, steady / needs, 1.0), nan=1.0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from penstock.model.plan import Decision, NoChange
+from penstock.model.plan import Decision, not_measured
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
 from penstock.scheduler.limits import PlanLimits, Refusal
@@ -48,7 +48,7 @@ class Guarded(Policy[GuardedMemory[Memory]]):
         """Return the policy's decision within the limits."""
         fault = clock_fault(snapshot, memory.last_snapshot)
         if fault:
-            return NoChange(f"not measured: {fault}"), replace(memory, last_snapshot=snapshot)
+            return not_measured(fault), replace(memory, last_snapshot=snapshot)
         readings = plausible_snapshot(snapshot, memory.last_snapshot, self.limits.lost_after_s)
         if memory.refusals:
             readings = replace(readings, refusals=_columns(memory.refusals))

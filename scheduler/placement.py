@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import Decision, Move, NoChange, Placement
+from penstock.model.plan import Decision, Move, NoChange, Placement, not_measured
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.usable_machines import usable_machines
@@ -73,7 +73,7 @@ class TaskScheduler(Policy[PlacementMemory]):
         if not waiting:
             return NoChange("no instance waits to be placed", {"starting": len(pending)}), memory
         if snapshot.machines.cpu_percent is None:
-            return NoChange("not measured: machines.cpu_percent"), memory
+            return not_measured("machines.cpu_percent"), memory
 
         is_alive = usable_machines(snapshot.machines, self.lost_after_s)
         free = self._free(snapshot, need, {i: memory.starts[key][0] for i, key in pending.items()})

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
+from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan, not_measured
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.growth_rules import ThreadsUp
 from penstock.scheduler.observations import METRICS, ApplicationMetrics, MetricHistory, complete_figures
@@ -239,5 +239,5 @@ def _decision(sizes: list[ApplicationSize], reasons: list[str], missing: dict[st
         return RescalePlan("; ".join(reasons[place] for place in order), applications=tuple(sizes[p] for p in order))
     if missing:
         unmeasured = sorted({name for names in missing.values() for name in names})
-        return NoChange(f"not measured: {', '.join(unmeasured)}; the other rules ask for nothing")
+        return not_measured(f"{', '.join(unmeasured)}; the other rules ask for nothing")
     return NoChange("no rule asks for anything")

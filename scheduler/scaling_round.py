@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.model.columns import Bools
-from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
+from penstock.model.plan import Cause, Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.pacing import Pace, PaceStates, after_action
 from penstock.scheduler.true_rates import TaskRates, any_by
@@ -19,13 +19,15 @@ from penstock.scheduler.true_rates import TaskRates, any_by
 class ScalingRound:
     """``due``: applications that are evaluated; ``may_act``: those of them that may change.
 
-    ``wait_reason``: the first reason why the others may not. ``pace_states``: the memory if nothing changes.
+    ``wait_reason``: the first reason why the others may not, and its ``cause``. ``pace_states``: the memory if nothing
+    changes.
     """
 
     due: Bools
     may_act: Bools
     wait_reason: str
     pace_states: PaceStates
+    cause: Cause = Cause.DECIDED
 
 
 def open_round(
@@ -41,7 +43,11 @@ def open_round(
     pace_states = pace.after_evaluation(snapshot, states, (due & ~incomplete).tolist())
     active = np.array([pace.is_active(pace_states[name]) for name in snapshot.applications.name], np.bool_)
     return ScalingRound(
-        due, due & ~incomplete & active, _why(snapshot, wait_reasons, stopped, incomplete, missing), pace_states
+        due,
+        due & ~incomplete & active,
+        _why(snapshot, wait_reasons, stopped, incomplete, missing),
+        pace_states,
+        Cause.NOT_MEASURED if incomplete.any() else Cause.DECIDED,
     )
 
 
@@ -55,12 +61,10 @@ def round_decision(
 ) -> tuple[Decision, PaceStates]:
     """Return the plan of these sizes, or `NoChange` with a reason; and the pace states after it."""
     if not sizes:
-        return NoChange(scaling_round.wait_reason, numbers), scaling_round.pace_states
+        return NoChange(scaling_round.wait_reason, numbers, scaling_round.cause), scaling_round.pace_states
     touched = np.unique(snapshot.tasks.application[[size.task for size in sizes]])
     names = [snapshot.applications.name[application] for application in touched]
-    full_reason = (
-        f"{reason}; {scaling_round.wait_reason}" if scaling_round.wait_reason.startswith("not measured") else reason
-    )
+    full_reason = f"{reason}; {scaling_round.wait_reason}" if scaling_round.cause is Cause.NOT_MEASURED else reason
     return RescalePlan(full_reason, tasks=tuple(sizes), numbers=numbers), after_action(
         scaling_round.pace_states, names, snapshot.time_s
     )

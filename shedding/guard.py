@@ -53,9 +53,14 @@ class GuardMemory:
     looks: tuple[tuple[float, float, Mapping[str, SourceInput]], ...] = ()
 
 
-def decided(rule: GuardRule, memory: GuardMemory, rates: KeepRates) -> GuardMemory:
-    """Return the memory after a decision of the controller; caps that do not bind any more are gone."""
-    caps = {name: min(NO_CAP, cap + rule.raise_by) for name, cap in memory.caps.items()}
+def decided(
+    rule: GuardRule, memory: GuardMemory, rates: KeepRates, exempt: frozenset[str] = frozenset()
+) -> GuardMemory:
+    """Return the memory after a decision of the controller; caps that do not bind any more are gone.
+
+    So are those of sources that are ``exempt``: they are kept whole, as when shedding is switched off.
+    """
+    caps = {name: min(NO_CAP, cap + rule.raise_by) for name, cap in memory.caps.items() if name not in exempt}
     binding = {name: cap for name, cap in caps.items() if cap < rates.sources.get(name, 1.0)}
     return replace(memory, wanted=rates, caps=binding)
 
@@ -102,6 +107,9 @@ def capped(shedders: ShedderQueries, memory: GuardMemory) -> KeepRates:
     sources = dict(wanted.sources)
     branches = dict(wanted.branches)
     for name, cap in caps.items():
+        if name not in shedders.sources:
+            # Its queries have come to need all rows since it was capped.
+            continue
         sources[name] = in_steps(min(wanted.sources.get(name, 1.0), cap), shedders.source_minimum[name])
         for edge, origin in shedders.origin.items():
             if origin == name:

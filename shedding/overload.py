@@ -7,7 +7,7 @@ every shedding interval, before `shedders`.
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.model.plan import NoChange, Numbers
+from penstock.model.plan import NoChange, Numbers, not_measured
 
 MOST_CHECKS = 40
 """Checks that are remembered."""
@@ -60,7 +60,7 @@ class PaperDetector:
 
     def detect(self, waiting: BufferSize, n_tuples: float | None, sizes: BufferHistory) -> Overload | NoChange:
         """Return what to do at this check."""
-        return _not_measured() if n_tuples is None else _by_size(waiting, n_tuples, "the input buffer is too large")
+        return _no_cost() if n_tuples is None else _by_size(waiting, n_tuples, "the input buffer is too large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class MeanDetector:
     def detect(self, waiting: BufferSize, n_tuples: float | None, sizes: BufferHistory) -> Overload | NoChange:
         """Return what to do at this check."""
         if n_tuples is None:
-            return _not_measured()
+            return _no_cost()
         if self.limit_bytes is not None:
             if waiting.bytes is None:
-                return NoChange("not measured: bytes in the input buffer")
+                return not_measured("bytes in the input buffer")
             if waiting.bytes > self.limit_bytes:
                 return _by_size(waiting, n_tuples, "too many bytes wait")
         recent = (*sizes.rows, waiting.rows)[-self.checks :]
@@ -105,8 +105,8 @@ def with_check(sizes: BufferHistory, waiting: BufferSize, decision: Overload | N
     return BufferHistory((*sizes.rows, waiting.rows)[-MOST_CHECKS:], rows_left)
 
 
-def _not_measured() -> NoChange:
-    return NoChange("not measured: cost of a tuple")
+def _no_cost() -> NoChange:
+    return not_measured("cost of a tuple")
 
 
 def _by_size(waiting: BufferSize, n_tuples: float, reason: str) -> Overload | NoChange:

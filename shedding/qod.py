@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import Decision, Demand, Move, NoChange, ShedPlan
+from penstock.model.plan import Cause, Decision, Demand, Move, NoChange, ShedPlan
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import Indexes
@@ -75,7 +75,9 @@ class QualityOfData(Policy[QodMemory]):
     def decide(self, snapshot: ClusterSnapshot, memory: QodMemory) -> tuple[Decision, QodMemory]:
         """Return a `ShedPlan`, or `NoChange` if nothing is or was shed."""
         if memory.decided_s is not None and snapshot.time_s < memory.decided_s + self.period_s:
-            return NoChange(f"not due: decided at {memory.decided_s:g} s, every {self.period_s:g} s"), memory
+            return NoChange(
+                f"not due: decided at {memory.decided_s:g} s, every {self.period_s:g} s", cause=Cause.NOT_DUE
+            ), memory
         figures = read_figures(snapshot, self.reading, memory.lags)
         lags = lag_maxima(snapshot)
         if isinstance(figures, NoChange):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.model.columns import Floats
-from penstock.model.plan import NoChange
+from penstock.model.plan import NoChange, not_measured
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import Indexes
 from penstock.shedding import accuracy
@@ -75,15 +75,15 @@ def read_figures(snapshot: ClusterSnapshot, reading: FigureOptions, before: LagM
     cpu_ns, records_in, age_s = instances.cpu_ns, instances.records_in, instances.age_s
     records_out, cpu_percent = snapshot.outputs.records_out, machines.cpu_percent
     if cpu_ns is None or records_in is None or age_s is None:
-        return NoChange("not measured: instances.cpu_ns, instances.records_in, instances.age_s")
+        return not_measured("instances.cpu_ns, instances.records_in, instances.age_s")
     if cpu_percent is None or (records_out is None and len(snapshot.edges)):
-        return NoChange("not measured: machines.cpu_percent, outputs.records_out")
+        return not_measured("machines.cpu_percent, outputs.records_out")
     row = np.flatnonzero(instances.is_running)
     task, machine = instances.task[row].astype(np.intp), instances.machine[row].astype(np.intp)
     if np.isnan(age_s[row]).any():
-        return NoChange("not measured: instances.age_s of an instance that runs")
+        return not_measured("instances.age_s of an instance that runs")
     if np.isnan(cpu_percent[machine]).any():
-        return NoChange("not measured: machines.cpu_percent of a machine with instances")
+        return not_measured("machines.cpu_percent of a machine with instances")
     graph = task_graph(len(snapshot.tasks), snapshot.edges.producer, snapshot.edges.consumer, queries.task)
     sources = offered_to_sources(snapshot, graph.level == 0, reading.sources, reading.drain_s, before)
     if isinstance(sources, NoChange):
@@ -101,7 +101,7 @@ def read_figures(snapshot: ClusterSnapshot, reading: FigureOptions, before: LagM
         cpu, c_ac, unmeasured = _by_slowest(measures)
     else:
         if snapshot.inputs.offered is None:
-            return NoChange("not measured: inputs.offered")
+            return not_measured("inputs.offered")
         cpu, c_ac, unmeasured = _by_instance(measures, _own_offer(snapshot, sources.instance)[row])
 
     undeclared = len(graph.query_task) - graph.declared

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import NoChange
+from penstock.model.plan import NoChange, not_measured
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import most, total_with_means
@@ -68,7 +68,7 @@ def offered_to_sources(
     has_instances = np.bincount(tasks[snapshot.instances.is_running], minlength=len(is_source)) > 0
     unknown = np.flatnonzero(is_source & has_instances & np.isnan(by_task))
     if len(unknown):
-        return NoChange(f"not measured: what source {snapshot.tasks.name[unknown[0]]!r} is offered")
+        return not_measured(f"what source {snapshot.tasks.name[unknown[0]]!r} is offered")
     return OfferedRates(by_task, by_instance)
 
 
@@ -81,15 +81,15 @@ def _by_holder(
         return np.zeros(0)
     if rates == "end offsets":
         if partitions.appended is None:
-            return NoChange("not measured: partitions.appended")
+            return not_measured("partitions.appended")
         rate = offered_by_end_offsets(partitions.appended, index, count, snapshot.window_s)
         if drain_s is None:
             return rate
         if partitions.end_offset is None or partitions.position is None:
-            return NoChange("not measured: partitions.end_offset, partitions.position")
+            return not_measured("partitions.end_offset, partitions.position")
         return planned_offer(rate, total_with_means(partitions.end_offset - partitions.position, index, count), drain_s)
     if partitions.lag_max is None or partitions.consumed is None:
-        return NoChange("not measured: partitions.lag_max, partitions.consumed")
+        return not_measured("partitions.lag_max, partitions.consumed")
     maxima = lag_maxima(snapshot)
     lag_before = np.full(count, np.nan)
     if maxima.time_s > before.time_s:

@@ -11,7 +11,7 @@ NAME = "threshold"
 THRESHOLD = '''
 from dataclasses import dataclass
 import numpy as np
-from penstock.model.plan import NoChange, RescalePlan, TaskSize
+from penstock.model.plan import NoChange, RescalePlan, TaskSize, not_measured
 
 @dataclass(frozen=True)
 class Threshold:
@@ -25,7 +25,7 @@ class Threshold:
 
     def decide(self, snapshot, busy):
         if snapshot.machines.cpu_percent is None:
-            return NoChange("not measured: cpu_percent"), busy
+            return not_measured("cpu_percent"), busy
         percent = float(np.max(snapshot.machines.cpu_percent))
         busy = busy + 1 if percent > self.most_percent else 0
         if busy < self.patience:

@@ -25,6 +25,9 @@ Doubles = NDArray[np.float64]
 ESTIMATED = ("count", "sum", "mean")
 """The functions that have an estimator for all rows; every other one answers for the kept rows alone."""
 
+ACCURACY_DIGITS = 12
+"""The digits of an accuracy behind the point."""
+
 
 class Sample(Enum):
     """What the results of an aggregation tell of rows that were shed."""
@@ -146,11 +149,15 @@ class _Sample:
         self.flawed: Mask = vectors[:, FLAWED] > 0
 
     def accuracy(self) -> Doubles:
-        """Return the share of rows that took part, times the mean accuracy of those that are results themselves."""
+        """Return the share of rows that took part, times the mean accuracy of those that are results themselves.
+
+        It is rounded to `ACCURACY_DIGITS` digits behind the point: sums of weights are off in the last of a double.
+        """
         rows = np.maximum(self._rows, 1)
         kept = np.where(self.shed, rows / (rows - self._n + np.where(self.shed, self._weights, self._n)), 1.0)
-        share: Doubles = np.clip(kept * np.where(self.flawed, 1.0 - self._missing / rows, 1.0), 0.0, 1.0)
-        return share
+        share = np.clip(kept * np.where(self.flawed, 1.0 - self._missing / rows, 1.0), 0.0, 1.0)
+        rounded: Doubles = np.round(share, ACCURACY_DIGITS)
+        return rounded
 
     def interval(self, function: str, value: Doubles, moments: "_BlockMoments") -> Interval:
         """Return the interval of each group's value."""

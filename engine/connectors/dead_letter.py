@@ -19,6 +19,7 @@ from penstock.model.connectors import RawRecord
 from penstock.model.dead_letters import DEAD_LETTER, LETTER_FIELDS
 from penstock.model.errors import BadRecordError, PenstockError
 from penstock.model.job_graph import JobGraph
+from penstock.model.sampling import STEP
 from penstock.model.source_location import innermost_user_line
 from penstock.state.files.private_files import append_private, make_private_folder
 
@@ -135,7 +136,7 @@ class DeadLetterWriter:
         """
         if not rows.num_rows or not self._wanted(operator, rows.num_rows, lambda: _first_row(rows, errors)):
             return None
-        records = [RawRecord(raw, "", error) for raw, error in zip(encode_rows(rows), errors, strict=True)]
+        records = [RawRecord(raw, "", error) for raw, error in zip(_encoded(rows), errors, strict=True)]
         return self._sent(operator, records)
 
     def raw_letters(self, operator: str, records: Sequence[RawRecord]) -> pa.RecordBatch | None:
@@ -244,8 +245,14 @@ def _decoded(raw: bytes) -> str | None:
         return None
 
 
+def _encoded(rows: pa.RecordBatch) -> list[bytes]:
+    """Return rows as users know them, as JSON text."""
+    last = rows.num_columns - 1
+    return encode_rows(rows.remove_column(last) if rows.schema.names[last] == STEP.name else rows)
+
+
 def _first_row(rows: pa.RecordBatch, errors: Sequence[str]) -> RawRecord:
-    return RawRecord(encode_rows(rows.slice(0, 1))[0], "", errors[0])
+    return RawRecord(_encoded(rows.slice(0, 1))[0], "", errors[0])
 
 
 def _sentence(operator: str, record: RawRecord, line: str) -> str:

@@ -12,6 +12,7 @@ from penstock.engine.connectors.text.row_text import encode_rows
 from penstock.engine.connectors.time_range import ahead_error, raw_times, time_error, times_after, unusable_times
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import SchemaError
+from penstock.model.sampling import STEP
 from penstock.model.schema import normal_field
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -28,12 +29,17 @@ class Normaliser:
         """Rows seen, by which those without a usable event time are numbered."""
 
     def normalise(
-        self, rows: pa.RecordBatch, latest_us: int | None = None, chosen: NDArray[np.bool_] | None = None
+        self,
+        rows: pa.RecordBatch,
+        latest_us: int | None = None,
+        chosen: NDArray[np.bool_] | None = None,
+        steps: pa.Array | None = None,
     ) -> tuple[pa.RecordBatch, list[RawRecord]]:
         """Return the rows in normal types, and those without a usable event time as JSON text.
 
         No event time may be after ``latest_us``, if that is given. The rows are those that were
-        ``chosen`` of more (None: all), which count as seen.
+        ``chosen`` of more (None: all), which count as seen. With ``steps``, one of each row, their last column is
+        `STEP`.
 
         Raises:
             SchemaError: the rows do not have the columns of the source's schema, or other types.
@@ -42,16 +48,18 @@ class Normaliser:
         first_row = self.rows
         self.rows += rows.num_rows if chosen is None else len(chosen)
         if self._time is None or not rows.num_rows:
-            return rows, []
+            return _with_steps(rows, steps), []
         times = rows.column(self._time)
         bad = unusable_times(times)
         ahead = None if latest_us is None else times_after(times, latest_us)
         if bad is None and ahead is None:
-            return rows, []
+            return _with_steps(rows, steps), []
         none = np.zeros(rows.num_rows, np.bool_)
         bad, ahead = none if bad is None else bad, none if ahead is None else ahead
         places = np.arange(rows.num_rows) if chosen is None else np.flatnonzero(chosen)
-        return _without(rows, bad, ahead & ~bad, self._time, first_row + places)
+        good = pa.array(~(bad | ahead))
+        records = _rejected(rows, bad, ahead & ~bad, self._time, first_row + places)
+        return _with_steps(rows, steps).filter(good), records
 
     def usable_time(self, rows: pa.RecordBatch, latest_us: int | None) -> pa.RecordBatch | None:
         """Return the event time column of rows in its normal type, None if one of their times cannot be used."""
@@ -78,19 +86,21 @@ def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_column(rows, field) for field in fields], schema=fields)
 
 
-def _without(
+def _with_steps(rows: pa.RecordBatch, steps: pa.Array | None) -> pa.RecordBatch:
+    return rows if steps is None else rows.append_column(STEP, steps)
+
+
+def _rejected(
     rows: pa.RecordBatch, bad: NDArray[np.bool_], ahead: NDArray[np.bool_], time: str, numbers: NDArray[np.int64]
-) -> tuple[pa.RecordBatch, list[RawRecord]]:
-    """Take out the rows whose time is ``bad`` and those that are ``ahead``, none of them both."""
-    out = bad | ahead
-    places = np.flatnonzero(out)
+) -> list[RawRecord]:
+    """Return the rows whose time is ``bad`` and those that are ``ahead``, none of them both."""
+    places = np.flatnonzero(bad | ahead)
     rejected = rows.take(pa.array(places))
     missing = rejected.column(time).is_null().to_pylist()
-    records = [
+    return [
         RawRecord(raw, f"row {int(numbers[place]) + 1}", ahead_error(time) if ahead[place] else time_error(time, null))
         for raw, place, null in zip(encode_rows(rejected), places, missing, strict=True)
     ]
-    return rows.filter(pa.array(~out)), records
 
 
 def _column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:

@@ -2,8 +2,8 @@
 
 What is measured today: rows, times and CPU of instances and how long each has run, rows of edges, what waits, accesses
 to state, its sizes and budgets, of sources what their readers know of the logs. None, as nobody measures it yet:
-latencies of rows, drops, the largest lags within a window, heap, network. Whoever runs the job says what its machines
-measured. Of an instance that was built anew between the readings no counts are known.
+latencies of rows, drops, heap, network; `lag_maxima` adds the largest lags of a cycle. Whoever runs the job says what
+its machines measured. Of an instance that was built anew between the readings no counts are known.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from penstock.engine.control.decision_log import DecisionLog
+from penstock.engine.control.lag_maxima import LagMaxima
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
@@ -16,12 +17,13 @@ from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.keep_rates import KeepRates
+from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.plan import Decision, Placement
 from penstock.model.shedding_status import SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
+from penstock.shedding.keep_settings import ShedderQueries
 
 PLACEMENT = "placement"
 """The name of the policy that places instances."""
@@ -56,10 +58,14 @@ def _say_nothing(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeepOrder:
-    """Keep rates that are to hold from now on; sources in ``exempt`` are kept whole for another reason than load."""
+    """Keep rates that are to hold from now on, of these shedders.
+
+    Sources in ``exempt`` are kept whole for another reason than load.
+    """
 
     rates: KeepRates
     exempt: frozenset[str]
+    shedders: ShedderQueries
 
 
 class JobControl:
@@ -81,6 +87,7 @@ class JobControl:
         self._book = ReadingBook(job, graph, options, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
+        self._lags = LagMaxima()
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
         self.shedding, self._limits = shedding, limits
         self.warn: Callable[[str], None] = _say_nothing
@@ -88,6 +95,7 @@ class JobControl:
         self._status: SheddingStatus | None = None
         self._ticks = 0
         self._ordered = KeepRates()
+        self._in_force: dict[str, KeepRates] = {}
         self._late_ticks, self._latest_ns = 0, 0
         self._policy: Guarded[Any] | None = None
         self._scheduler = Guarded(TaskScheduler(in_turn=True, start_timeout_s=0.0))
@@ -116,8 +124,17 @@ class JobControl:
         assert isinstance(scheduler, TaskScheduler)
         self._scheduler = replace(self._scheduler, policy=replace(scheduler, known_cpu=dict(cpu)))
 
-    def hear(self, manager: str, machine: MachineReading, part: PartReading | None, now_ns: int) -> None:
-        """Take in the readings of a task manager."""
+    def hear(
+        self,
+        manager: str,
+        machine: MachineReading,
+        part: PartReading | None,
+        now_ns: int,
+        keep: KeepRates | None = None,
+    ) -> None:
+        """Take in the readings of a task manager; ``keep``: the rates in force there, None: none were set."""
+        if keep is not None:
+            self._in_force[manager] = keep
         self._book.hear(manager, machine, part, now_ns)
         if manager not in self._latest or self._latest[manager][1] is None:
             # Its first cycle begins with its instances.
@@ -131,6 +148,7 @@ class JobControl:
         self._book.forget(manager)
         self._cycles.forget(manager)
         self._latest.pop(manager, None)
+        self._in_force.pop(manager, None)
 
     def place(self, job: JobPlaces, now_ns: int) -> Mapping[str, str]:
         """Return task managers for instances that have no place, of those for which there is a figure to choose by."""
@@ -146,7 +164,7 @@ class JobControl:
     def tick(self, job: JobPlaces, now_ns: int, in_force: KeepRates | None = None) -> KeepOrder | None:
         """Let policies see the job as it runs; return the keep rates of a cycle if somebody acts on them.
 
-        ``in_force``: the rates until now, None: those of the last cycle.
+        ``in_force``: the rates until now; None: the least that task managers have said, else the last cycle's.
         """
         if self._tick_ns is not None and now_ns - self._tick_ns > LATE_NS:
             self._late_ticks += 1
@@ -154,13 +172,14 @@ class JobControl:
         self._tick_ns = now_ns + TICK_NS
         snapshot = self._snapshot(job, now_ns)
         self._decide(snapshot)
+        self._lags.see(snapshot)
         self._ticks += 1
         if self.shedding is None or self._ticks % self.shedding.period_s:
             return None
         for manager, reading in self._latest.items():
             self._cycles.hear(manager, *reading)
-        seen = self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns)
-        return self._shed(self.shedding, seen, in_force or self._ordered)
+        seen = self._lags.of_cycle(self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns))
+        return self._shed(self.shedding, seen, in_force or least_rates([*self._in_force.values()] or [self._ordered]))
 
     def shedding_status(self) -> SheddingStatus | None:
         """Return what load shedding does; None: nothing was decided yet. From any thread."""
@@ -172,7 +191,7 @@ class JobControl:
         cycle = shedding.cycle(seen, in_force)
         if cycle is None:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
-            order = KeepOrder(KeepRates(), frozenset())
+            order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         else:
             if self._log is not None:
                 if self._policy is not shedding.policy:
@@ -188,7 +207,7 @@ class JobControl:
                 self._log.result(
                     cycle.snapshot, shedding.shed, "applied" if shedding.is_acting else "recommended", detail
                 )
-            status, order = cycle.status, KeepOrder(cycle.rates, cycle.exempt)
+            status, order = cycle.status, KeepOrder(cycle.rates, cycle.exempt, shedding.shedders)
             was_infeasible = self._status is not None and self._status.infeasible
             if status.infeasible and shedding.is_acting and not was_infeasible:
                 self.warn(

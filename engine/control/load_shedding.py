@@ -16,12 +16,12 @@ from penstock.engine.control.shedding_scope import SheddingScope, shedding_scope
 from penstock.model.control import NO_LIMITS, Control, Limits
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
-from penstock.model.plan import Decision, ShedPlan
+from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.shedding.keep_settings import ShedderQueries, keep_rates
-from penstock.shedding.qod_sources import NO_LAGS, offered_to_sources
+from penstock.shedding.qod_sources import NO_LAGS, OfferedRates, offered_to_sources
 from penstock.shedding.segments import Fits, Segment, fitted, with_segments
 from penstock.shedding.source_backlog import BacklogRule, counted_backlog
 from penstock.shedding.useful_time import with_useful_time
@@ -44,35 +44,37 @@ class ShedCycle:
 class LoadShedding:
     """Keep rates of one run, and what is remembered between two cycles."""
 
-    def __init__(self, graph: ExecutionGraph, control: Control, *, at_branches: bool = False) -> None:
-        """Begin with nothing shed, and the limits of the program.
-
-        ``at_branches``: rows are dropped where queries part, too, which no executor does.
-        """
-        self._graph, self._control, self._at_branches = graph, control, at_branches
+    def __init__(self, graph: ExecutionGraph, control: Control) -> None:
+        """Begin with nothing shed, and the limits of the program."""
+        self._graph, self._control = graph, control
         self._fits: Fits = {}
         self._old: Mapping[str, float] | None = None
         self._rates = KeepRates()
         self._infeasible = ""
-        self._begin(NO_LIMITS)
+        self.limits = NO_LIMITS
+        self.scope = self._scope(NO_LIMITS)
+        self.shed: str = control.shed
+        if self.shed != "off":
+            self.take_policy(self._policy_of(self.shed))
 
-    def _begin(self, limits: Limits) -> None:
-        self.scope = shedding_scope(self._graph, limits, at_branches=self._at_branches)
-        self.limits = limits
-        shed = limits.shed or self._control.shed
-        changed = getattr(self, "shed", None) != shed
-        self.shed = shed
-        if changed and shed != "off":
-            self.policy: Guarded[Any] = make_policy(
-                shed,
-                {
-                    **_WITHOUT_MOVES,
-                    "reading.sources": self._control.offered,
-                    # Ticks come a little early or late; the caller counts them.
-                    "period_s": 0.5 * self._control.period_s,
-                },
-            )
-            self._memory: Any = self.policy.start()
+    def _scope(self, limits: Limits) -> SheddingScope:
+        return shedding_scope(self._graph, limits)
+
+    def _policy_of(self, shed: str) -> Guarded[Any]:
+        return make_policy(
+            shed,
+            {
+                **_WITHOUT_MOVES,
+                "reading.sources": self._control.offered,
+                # Ticks come a little early or late; the caller counts them.
+                "period_s": 0.5 * self._control.period_s,
+            },
+        )
+
+    def take_policy(self, policy: Guarded[Any]) -> None:
+        """Let this policy decide, beginning with an empty memory."""
+        self.policy = policy
+        self._memory: Any = policy.start()
 
     def change(self, limits: Limits) -> None:
         """Let these limits hold, in place of those before.
@@ -80,8 +82,12 @@ class LoadShedding:
         Raises:
             OptionError: they are of a query that there is not, or that has no contract; nothing has changed then.
         """
-        if limits != self.limits:
-            self._begin(limits)
+        if limits == self.limits:
+            return
+        self.scope, self.limits = self._scope(limits), limits
+        before, self.shed = self.shed, limits.shed or self._control.shed
+        if self.shed not in ("off", before):
+            self.take_policy(self._policy_of(self.shed))
 
     @property
     def mode(self) -> str:
@@ -131,7 +137,7 @@ class LoadShedding:
             # A task whose minimum needs more than one thread is asked more instances for, and fails no machine.
             lacks = decision.failed or decision.demands
             self._infeasible = f"minimum accuracies cannot be met ({decision.reason})" if lacks else ""
-        elif not decision.reason.startswith(("not measured", "not due")):
+        elif isinstance(decision, NoChange) and decision.cause is Cause.DECIDED:
             self._rates, self._infeasible = KeepRates(), ""
         return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))
 
@@ -168,7 +174,7 @@ def _share_read(seen: ClusterSnapshot, scope: SheddingScope) -> dict[str, float]
     """Return the share of its input that each source has read in the window, 1 where that is not known."""
     offered = offered_to_sources(seen, seen.tasks.is_source, "end offsets", None, NO_LAGS)
     consumed = seen.partitions.consumed
-    if consumed is None or not hasattr(offered, "task"):
+    if consumed is None or not isinstance(offered, OfferedRates):
         return {}
     task_of = seen.instances.task[seen.partitions.instance]
     rows = np.bincount(task_of, np.nan_to_num(consumed), len(seen.tasks)) / seen.window_s
@@ -202,7 +208,8 @@ def _segments(scope: SheddingScope, snapshot: ClusterSnapshot, in_force: KeepRat
     for number, edge in enumerate(inside):
         source = scope.shedders.origin[edge]
         kept = in_force.sources.get(source, 1.0)
-        share = in_force.branches.get(edge, kept) / kept if kept > 0 else 0.0
+        # Guards of several task managers may have lowered a source below a branch of another one.
+        share = min(1.0, in_force.branches.get(edge, kept) / kept) if kept > 0 else 0.0
         own = {operator for operator, whose in owner.items() if whose == number}
         segments.append(
             Segment(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.engine.plan.branch_shedders import shed_branches
 from penstock.engine.plan.shedding_points import SheddingPoints, shedding_points
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError
@@ -23,7 +24,7 @@ from penstock.shedding.keep_settings import ShedderQueries
 class SheddingScope:
     """The scope of load shedding: where rows may be shed, and the limits of the queries that they are shed for.
 
-    ``declared`` (the minimum of its user), ``minimum`` and ``priority`` by query. A query none of whose sources may be
+    ``declared`` (the minimum of its user), ``minimum`` and ``priority`` by query. A query none of whose rows may be
     shed has the minimum 1, whatever its user allows. ``source_tasks``: the task of each source that may be shed;
     ``max_lag_s`` by such a task.
     """
@@ -45,24 +46,34 @@ class SheddingScope:
         return replace(snapshot, queries=replace(queries, minimum_accuracy=minimum, priority=priority))
 
 
-def shedding_scope(graph: ExecutionGraph, limits: Limits, *, at_branches: bool = False) -> SheddingScope:
-    """Return the scope of a plan under limits; ``at_branches``: rows are dropped where queries part, too.
+def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
+    """Return the scope of a plan under limits.
 
     Raises:
         OptionError: they are of a query that there is not, or that has no contract; the message names those that have.
     """
     changed = _with_limits(graph.graph, limits)
-    # Operators carry which record a row was made of where queries parted as the job was planned.
-    planned, points = shedding_points(graph.graph), shedding_points(changed)
+    # Branches have shedders where queries parted as the job was planned.
+    planned, points, shed_at = shedding_points(graph.graph), shedding_points(changed), shed_branches(graph.graph)
     points = SheddingPoints(
         {name: minimum for name, minimum in points.sources.items() if name in planned.sources},
-        {edge: minimum for edge, minimum in points.branches.items() if edge in planned.branches},
+        {edge: minimum for edge, minimum in points.branches.items() if edge in shed_at},
         points.reasons,
     )
-    points = points if at_branches else points.at_sources()
+    origin = {edge: _source_above(changed, edge, points) for edge in points.branches}
+    shed = {name: rate for name, rate in points.sources.items() if rate < 1.0 or name in origin.values()}
+    points = replace(points, sources=shed)
     nodes = {node.name: node for node in changed.operators.values()}
     below = {name: _sinks_below(changed, node.id) for name, node in nodes.items()}
-    sheddable = {query for source in points.sources for query in below[source]}
+    shedders = ShedderQueries(
+        {source: below[source] for source in points.sources},
+        {edge: below[edge[1]] for edge in points.branches},
+        origin,
+        points.sources,
+        points.branches,
+    )
+    sheddable = {query for source in points.sources if points.sources[source] < 1.0 for query in below[source]}
+    sheddable |= {query for queries in shedders.branches.values() for query in queries}
     sinks = {node.name: node.spec for node in changed.operators.values() if isinstance(node.spec, SinkSpec)}
     source_tasks = {name: graph.name(graph.task_of(nodes[name].id)) for name in points.sources}
     max_lag_s: dict[str, float] = {}
@@ -73,13 +84,7 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits, *, at_branches: bool =
     return SheddingScope(
         graph,
         points,
-        ShedderQueries(
-            {source: below[source] for source in points.sources},
-            {edge: below[edge[1]] for edge in points.branches},
-            {edge: _source_above(changed, edge, points) for edge in points.branches},
-            points.sources,
-            points.branches,
-        ),
+        shedders,
         {name: spec.min_accuracy for name, spec in sinks.items()},
         {name: spec.min_accuracy if name in sheddable else 1.0 for name, spec in sinks.items()},
         {name: float(spec.priority) for name, spec in sinks.items()},

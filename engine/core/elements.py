@@ -18,16 +18,19 @@ class Batch:
     ``keep`` is the product of the keep probabilities on the rows' path, in (0, 1]; 1.0 means nothing was shed.
     ``ingest_ns`` is the monotonic time at which the source handed the oldest of the rows over. ``opposite_us`` is set
     where streams meet: what has come on the other ports before these rows leaves no older row to come there.
+    ``branches`` is empty unless branches behind the source shed further: then it has, of each branch by its number, the
+    steps of the records that go on, and the last column of the rows is `STEP`.
     """
 
     rows: pa.RecordBatch
     keep: float = 1.0
     ingest_ns: int = 0
     opposite_us: int = START_OF_TIME_US
+    branches: bytes = b""
 
     def with_rows(self, rows: pa.RecordBatch) -> "Batch":
         """Return the same header over other rows."""
-        return Batch(rows, self.keep, self.ingest_ns, self.opposite_us)
+        return Batch(rows, self.keep, self.ingest_ns, self.opposite_us, self.branches)
 
 
 @dataclass(frozen=True, slots=True)

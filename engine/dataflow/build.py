@@ -20,6 +20,7 @@ from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import make_operator
+from penstock.engine.plan.branch_shedders import branches_behind
 from penstock.engine.plan.planner import has_broadcast_input, lies_by_key, placed_by
 from penstock.engine.plan.regions import region_id, regions
 from penstock.engine.restore.key_group_owners import owner_tables
@@ -32,7 +33,7 @@ from penstock.model.errors import SchemaError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
-from penstock.model.keep_rates import KeepRates
+from penstock.model.keep_rates import KeepRates, branch_name
 from penstock.shedding.kept_log import Stretch
 from penstock.state.store import Locate, StateStore
 
@@ -90,9 +91,10 @@ class Build:
         return [node.operator for instance in self.instances for node in instance.nodes]
 
     def set_keep(self, rates: KeepRates) -> None:
-        """Let sources shed from their next read on."""
+        """Let sources, and branches behind them, shed from their next read on."""
+        branches = {branch_name(edge): rate for edge, rate in rates.branches.items()}
         for head in self.heads():
-            head.set_keep(rates.sources.get(head.name, 1.0))
+            head.set_keep(rates.sources.get(head.name, 1.0), branches)
 
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what sources have read since the last call, with its keep rates; nothing of those not armed."""
@@ -187,6 +189,7 @@ class _Builder:
                 spec.watermark_delay_us,
                 spec.max_ahead_us,
                 self._services.sampling_seed,
+                branches_behind(self._graph.graph, node.id),
             ),
             SourceStart(
                 partitions[index :: task.parallelism],

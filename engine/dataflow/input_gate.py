@@ -174,7 +174,7 @@ class InputGate:
         for other in (index, *others):
             if self.inputs[other].port != port:
                 continue
-            while rows < self._batch_rows and self._has_next(other, first.keep):
+            while rows < self._batch_rows and self._has_next(other, first):
                 batch, share = self._take_batch(other, self._batch_rows - rows)
                 parts.append((batch.rows, share))
                 ingest_ns = min(ingest_ns, batch.ingest_ns)
@@ -183,11 +183,12 @@ class InputGate:
             return first
         return replace(first, rows=put_together(parts), ingest_ns=ingest_ns)
 
-    def _has_next(self, index: int, keep: float) -> bool:
-        """Return whether a batch of this ``keep`` to be joined comes next in a channel, behind watermarks at most."""
+    def _has_next(self, index: int, first: Batch) -> bool:
+        """Return whether a batch of the same rates to be joined comes next in a channel, behind watermarks at most."""
         for element, picks in self._receivers[index].shares():
             if isinstance(element, Batch):
-                return element.keep == keep and not self._is_large(element, picks)
+                alike = element.keep == first.keep and element.branches == first.branches
+                return alike and not self._is_large(element, picks)
             if not isinstance(element, Watermark):
                 return False
         return False

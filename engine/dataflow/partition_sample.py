@@ -1,6 +1,7 @@
 """The shedder of one partition of a source: which of its records stay, and the log of that."""
 
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from penstock.engine.core.contract import Clock
 from penstock.model.connectors import Source
 from penstock.model.keep_rates import steps_of
 from penstock.shedding.kept_log import PartitionLog
-from penstock.shedding.offset_sampling import sample_steps
+from penstock.shedding.offset_sampling import Steps, sample_steps
 
 TIME_NS = 100_000_000
 """How long at least between two dropped records that are decoded for their event times."""
@@ -21,6 +22,7 @@ class PartitionSample:
     def __init__(self, seed: int, name: str, log: PartitionLog, clock: Clock) -> None:
         """Keep everything; ``name`` is that of the partition."""
         self.keep = 1.0
+        self.branches: Mapping[str, float] = {}
         self.log = log
         self._seed, self._name, self._clock = seed, name, clock
         self._time_due_ns = clock.monotonic_ns()
@@ -29,7 +31,11 @@ class PartitionSample:
         """Return which of these records stay, None: all."""
         if self.keep >= 1.0:
             return None
-        return sample_steps(self._seed, self._name, offsets) < steps_of(self.keep)
+        return self.steps(offsets) < steps_of(self.keep)
+
+    def steps(self, offsets: NDArray[np.int64]) -> Steps:
+        """Return the steps of these records."""
+        return sample_steps(self._seed, self._name, offsets)
 
     def wants_time(self) -> bool:
         """Return whether the last time of a dropped record is 100 ms old; from then on it is not."""

@@ -4,7 +4,7 @@ Source partitions are read side by side in event time, and `SourceAlignment` kee
 are joined by channels within one batch of each other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from penstock.engine.dataflow.source_watermark import SourceWatermark
 from penstock.engine.restore.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
 from penstock.model.connectors import Read
 from penstock.model.errors import RetryableError
+from penstock.model.keep_rates import steps_of
 from penstock.shedding.kept_log import Stretch
 
 
@@ -54,6 +55,7 @@ class SourceHead:
         self._partitions: list[Partition] = []
         # None: nothing has been armed.
         self._keep: float | None = None
+        self._branches: Mapping[str, float] = {}
         self._closed = False
         try:
             for item in start.partitions:
@@ -140,12 +142,14 @@ class SourceHead:
         """Let everything that was read leave, and its watermark; `positions` afterwards is just behind it."""
         yield from self._leave(self._clock.monotonic_ns(), force=True)
 
-    def set_keep(self, keep: float) -> None:
+    def set_keep(self, keep: float, branches: Mapping[str, float] | None = None) -> None:
         """Arm it: this share of the records stays from the next read on, a multiple of 1/64 in [0, 1].
 
-        What was read before leaves with the rate that held then. From now on all that is read is logged.
+        Of ``branches``, by their names, those behind it let so many of these go on. What was read before leaves with
+        the rates that held then. From now on all that is read is logged.
         """
-        self._keep = keep
+        known = {} if branches is None else {name: branches[name] for name in self._stream.branches if name in branches}
+        self._keep, self._branches = keep, {name: rate for name, rate in known.items() if rate < keep}
         for item in self._partitions:
             self._arm(item)
 
@@ -215,7 +219,7 @@ class SourceHead:
             log = partition_log(self.name, self._source, partition.name)
             partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock)
             partition.reader.sample_by(partition.sample)
-        partition.sample.keep = self._keep
+        partition.sample.keep, partition.sample.branches = self._keep, self._branches
 
     def _opened(self, name: str, position: PartitionPosition | None) -> Partition:
         time = self._stream.time.name if self._stream.time else None
@@ -248,10 +252,10 @@ class SourceHead:
         good = self._intake.take(partition, read)
         partition.settle(read, now_ns)
         if good is not None:
-            keep = _keep_of(partition, read)
-            if keep != self._gathered.keep:
+            keep, branches = self._rates_of(partition, read)
+            if keep != self._gathered.keep or branches != self._gathered.branches:
                 yield from self._flush(now_ns, force=True)
-            self._gathered.add(good, now_ns, keep)
+            self._gathered.add(good, now_ns, keep, branches)
         quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._leave(now_ns, force=quiet)
 
@@ -272,9 +276,11 @@ class SourceHead:
         self.ended = True
         yield end
 
-
-def _keep_of(partition: Partition, read: Read) -> float:
-    """Return the keep rate of the rows of a read."""
-    if read.sampled is not None:
-        return read.sampled.keep
-    return 1.0 if partition.sample is None else partition.sample.keep
+    def _rates_of(self, partition: Partition, read: Read) -> tuple[float, bytes]:
+        """Return the keep rate of the rows of a read, and the steps that go on at branches, if these shed further."""
+        held = partition.sample if read.sampled is None else read.sampled
+        if held is None:
+            return 1.0, b""
+        if partition.sample is None or not self._stream.branches or not held.branches:
+            return held.keep, b""
+        return held.keep, bytes(steps_of(held.branches.get(name, held.keep)) for name in self._stream.branches)

@@ -14,7 +14,7 @@ from penstock.engine.dataflow.source_partition import Partition
 from penstock.engine.restore.source_positions import closed_before
 from penstock.model.columns import Bools
 from penstock.model.connectors import Read
-from penstock.model.errors import UserError
+from penstock.model.errors import BugError, UserError
 from penstock.model.sampling import Sampled
 from penstock.model.schema import TimeColumn
 
@@ -47,7 +47,8 @@ class SourceIntake:
         elif partition.sample is not None and rows is not None and rows.num_rows:
             rows, chosen, sampled = self._sample(partition, partition.sample, rows)
         if rows is not None and (rows.num_rows or chosen is not None):
-            good = self._normalised(partition, rows, chosen)
+            steps = None if sampled is None else self._steps(partition, sampled)
+            good = self._normalised(partition, rows, chosen, steps)
         if sampled is not None:
             self._take_shed(partition, sampled, alone=good is None)
         if read.rejected:
@@ -70,18 +71,30 @@ class SourceIntake:
         """Drop rows by their numbers in the partition; return the others, and which these are unless they are all."""
         start = partition.normaliser.rows
         stop = start + rows.num_rows
-        chosen = sample.chosen(np.arange(start, stop))
+        numbers = np.arange(start, stop)
+        chosen, branches = sample.chosen(numbers), sample.branches
         if chosen is None:
-            return rows, None, Sampled(sample.keep, start, stop)
+            return rows, None, Sampled(sample.keep, start, stop, branches=branches, offsets=numbers)
         dropped, dated = np.flatnonzero(~chosen), None
         if dropped.size and self._stream.time is not None and sample.wants_time():
             dated = rows.slice(int(dropped[-1]), 1)
-        return rows.filter(pa.array(chosen)), chosen, Sampled(sample.keep, start, stop, int(dropped.size), dated)
+        sampled = Sampled(sample.keep, start, stop, int(dropped.size), dated, branches, numbers[chosen])
+        return rows.filter(pa.array(chosen)), chosen, sampled
+
+    def _steps(self, partition: Partition, sampled: Sampled) -> pa.Array | None:
+        """Return the step of each row of a read, None if no branch needs to know."""
+        if partition.sample is None or not self._stream.branches or not sampled.branches:
+            return None
+        if sampled.offsets is None:
+            raise BugError(
+                f"the reader of {partition.name!r} knows rates of branches, but not which offset a row is of"
+            )
+        return pa.array(partition.sample.steps(sampled.offsets))
 
     def _take_shed(self, partition: Partition, sampled: Sampled, *, alone: bool) -> None:
         """Count what was dropped, log what held, and let the watermark come past it; ``alone``: no row came with it."""
         if partition.sample is not None:
-            partition.sample.log.add(sampled.start, sampled.stop, sampled.keep, {})
+            partition.sample.log.add(sampled.start, sampled.stop, sampled.keep, sampled.branches)
         self._counters.rows_in += sampled.shed
         self._counters.shed += sampled.shed
         time = self._stream.time
@@ -95,12 +108,14 @@ class SourceIntake:
             if not alone:
                 partition.began_us = began_us
 
-    def _normalised(self, partition: Partition, rows: pa.RecordBatch, chosen: Bools | None) -> pa.RecordBatch | None:
+    def _normalised(
+        self, partition: Partition, rows: pa.RecordBatch, chosen: Bools | None, steps: pa.Array | None
+    ) -> pa.RecordBatch | None:
         if self._closed:
             raise UserError(closed_before(self._stream.name))
         partition.is_live = True
         self._counters.rows_in += rows.num_rows
-        good, rejected = partition.normaliser.normalise(rows, self._latest_us(), chosen)
+        good, rejected = partition.normaliser.normalise(rows, self._latest_us(), chosen, steps)
         if rejected:
             self._reject(rejected)
         if not good.num_rows:

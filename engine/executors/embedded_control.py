@@ -48,13 +48,13 @@ class EmbeddedControl:
             self._control.hear(HERE, self._probe.read(), read_part(build, now_ns), now_ns)
             places = {instance.name: HERE for instance in build.instances}
             order = self._control.tick(JobPlaces((HERE,), HERE, places, {HERE: 0.0}), now_ns, before)
-            if order is not None and self._guard is not None and self._control.shedding is not None:
-                self._guard.decided(order, self._control.shedding.shedders)
+            if order is not None and self._guard is not None:
+                self._guard.decided(order)
         if self._guard is None:
             return None
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + GUARD_NS
-            self._guard.look(build, now_ns)
+            self._guard.look((build,), now_ns)
         return self._guard.changed()
 
     def status(self) -> SheddingStatus | None:

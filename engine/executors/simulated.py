@@ -20,7 +20,7 @@ from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, Power
 from penstock.engine.executors.simulation.managed import ManagedProcess
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
-from penstock.engine.executors.simulation.random_rates import RandomRates, kept_input
+from penstock.engine.executors.simulation.random_rates import RandomRates, branches_above, kept_input
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
 from penstock.engine.executors.simulation.staged_sink import StagedSink
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks, without_sinks
@@ -111,8 +111,8 @@ class Simulation:
         self._paging = paging
         self.managed, self.head_kills = managed, head_kills
         self.sheds = False
-        """Whether keep rates of sources change at random; what comes out of a seed is then compared with an undisturbed
-        run over the rows that its log says were kept. To be set before `run`."""
+        """Whether keep rates of sources and branches change at random; what comes out of a seed is then compared with
+        undisturbed runs over the rows that its log says were kept. To be set before `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
@@ -129,7 +129,7 @@ class Simulation:
         world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
         world.fate.head_kills = world.dice.between(1, self.head_kills) if self.head_kills else 0
         if self.sheds:
-            world.rates = RandomRates(world.dice, self._graph, 20.0 / self._turns)
+            world.rates = RandomRates(world.dice, self.plan_at(self.parallelism).graph, 20.0 / self._turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[SinkDifference, ...] = ()
@@ -194,14 +194,17 @@ class Simulation:
         self._undisturbed()
 
     def _kept(self, world: World) -> Mapping[str, pa.Table]:
-        """Return what stands in the sinks after an undisturbed run over what was kept."""
+        """Return what stands in each sink after an undisturbed run over what was kept for it."""
         job = JobPlan("simulated", self.plan_at(self.parallelism), self.loop, Path("simulated"))
         stretches = read_kept_files(world.repository.files, LAST_EPOCH)
-        graph = kept_input(self._graph, job.sampling_seed, stretches)
-        recording = replace(self.recording, graph=graph)
-        return Simulation(
-            recording, parallelism=self.parallelism, faults=NONE, key_groups=self.loop.key_groups
-        ).expected
+        ways = branches_above(job.graph.graph)
+        expected: dict[str, pa.Table] = {}
+        for way in sorted(set(ways.values())):
+            graph = kept_input(self._graph, job.sampling_seed, stretches, way)
+            recording = replace(self.recording, graph=graph)
+            kept = Simulation(recording, parallelism=self.parallelism, faults=NONE, key_groups=self.loop.key_groups)
+            expected |= {name: kept.expected[name] for name, branches in ways.items() if branches == way}
+        return expected
 
     def _differences(
         self, sinks: Mapping[str, StagedSink], expected: Mapping[str, pa.Table]

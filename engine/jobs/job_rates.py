@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.dataflow.checkpoint_port import participants
+from penstock.engine.plan.branch_shedders import shed_branches
 from penstock.engine.plan.shedding_points import shedding_points
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import BugError
@@ -24,17 +25,17 @@ def check_rates(graph: ExecutionGraph, rates: KeepRates) -> None:
     """Check that rates are those of shedders that a plan has.
 
     Raises:
-        BugError: a name is that of no source that may be shed, a rate is no multiple of 1/64 in [0, 1], or one is set
-            for a branch.
+        BugError: a name is that of no source or branch that may be shed, or a rate is no multiple of 1/64 in [0, 1].
     """
-    if rates.branches:
-        producer, consumer = next(iter(rates.branches))
-        raise BugError(f"a keep rate is set for the branch {producer!r} > {consumer!r}, but only sources are shed")
-    sources = shedding_points(graph.graph, bounded=True).at_sources().sources
-    unknown = [name for name in rates.sources if name not in sources]
+    points = shedding_points(graph.graph, bounded=True)
+    unknown = [name for name in rates.sources if name not in points.sources]
     if unknown:
         raise BugError(f"a keep rate is set for {unknown[0]!r}, which is no source that may be shed")
-    for rate in rates.sources.values():
+    shedders = shed_branches(graph.graph)
+    for producer, consumer in rates.branches:
+        if (producer, consumer) not in shedders:
+            raise BugError(f"a keep rate is set for {producer!r} > {consumer!r}, which is no branch that may be shed")
+    for rate in (*rates.sources.values(), *rates.branches.values()):
         if not (0.0 <= rate <= 1.0 and steps_of(rate) / 64 == rate):
             raise BugError(f"a keep rate is {rate}, which is no multiple of 1/64 in [0, 1]")
 

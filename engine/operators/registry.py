@@ -14,6 +14,7 @@ from penstock.model.schema import StreamSchema
 OPERATORS = (
     "penstock.engine.operators.aggregates.aggregate_descriptor:AGGREGATE",
     "penstock.engine.operators.aggregates.reduce:REDUCE",
+    "penstock.engine.operators.branch:BRANCH",
     "penstock.engine.operators.event_time_column:EVENT_TIME",
     "penstock.engine.operators.functions.async_function:ASYNC_FUNCTION",
     "penstock.engine.operators.functions.batch_function:BATCH_FUNCTION",

@@ -16,19 +16,28 @@ from penstock.model.errors import ExpressionError
 from penstock.model.expressions import Expr, col, column_name, columns_of
 from penstock.model.job_graph import FilterSpec, OperatorNode, ProjectSpec, SplitSpec
 from penstock.model.result_columns import hidden_of, is_hidden
+from penstock.model.sampling import STEP
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 
 
 class _Selection(Operator):
-    """Passes what a function returns of each batch, which may be fewer rows."""
+    """Passes what a function returns of each batch, which may be fewer rows.
+
+    Rows whose branches shed have their steps as last column, and so have those that are made of them.
+    """
 
     _select: Callable[[pa.RecordBatch], pa.RecordBatch]
+
+    def _with_steps(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Return the function for rows with steps."""
+        return self._select
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Select from one batch."""
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
-        rows, selected = evaluate(self.context, self._select, batch.rows)
+        select = self._with_steps() if batch.branches else self._select
+        rows, selected = evaluate(self.context, select, batch.rows)
         if selected is None:
             return
         counters.passed += selected.num_rows
@@ -56,6 +65,15 @@ class Project(_Selection):
             fields = schema.physical
             columns.append((WEIGHT, col(WEIGHT)))
         self._select = compile_projection(columns, fields, name, where=spec.where)
+        self._select_with_steps: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+        self._parts = columns, fields, name, spec.where
+
+    def _with_steps(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        if self._select_with_steps is None:
+            columns, fields, name, where = self._parts
+            carried = [*columns, (STEP.name, col(STEP.name))]
+            self._select_with_steps = compile_projection(carried, fields.append(STEP), name, where=where)
+        return self._select_with_steps
 
 
 class Split(Operator):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from penstock.engine.operators.descriptor import Columns, KeyExpressions, Partitioning, key_places, plain_columns
 from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.plan.branch_shedders import with_branch_shedders
 from penstock.engine.plan.estimates import with_estimates
 from penstock.engine.plan.optimiser import optimise
 from penstock.model.dead_letters import DEAD_LETTER
@@ -30,13 +31,15 @@ class _Placed:
 def plan(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:
     """Optimise a job graph whose queries under contract say how good they are, and `cut` it into tasks.
 
+    Where such queries part, branches have shedders.
+
     Raises:
         PlanError: there is no sink, a query cannot say how good it is, two operators share a name, or an exchange would
             part what belongs together.
     """
     if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
         raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
-    return cut(optimise(with_estimates(graph)), parallelism, apart=apart)
+    return cut(with_branch_shedders(optimise(with_estimates(graph))), parallelism, apart=apart)
 
 
 def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:

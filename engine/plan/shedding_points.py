@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from penstock.engine.operators.descriptor import Sampling
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import MAIN, Input, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.job_graph import MAIN, BranchSpec, Input, JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.model.keep_rates import Edge
 
 
@@ -20,20 +20,14 @@ class SheddingPoints:
 
     ``sources``: those that may be shed, and the least keep rate of each that every query behind it allows; 1.0 where
     one of them needs all rows, so that only branches can be shed. ``branches``: edges (producer, consumer) where a
-    query may be shed further than what else stands behind its source, and their least keep rates. An edge that is not
-    named keeps what its source keeps. ``reasons``: by the names of the other sources, one sentence why.
+    query may be shed further than what else stands behind its source, and their least keep rates, by the names that
+    they have without shedders between them. An edge that is not named keeps what its source keeps. ``reasons``: by the
+    names of the other sources, one sentence why.
     """
 
     sources: Mapping[str, float] = field(default_factory=dict)
     branches: Mapping[Edge, float] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-
-    def at_sources(self) -> "SheddingPoints":
-        """Return what can be shed where rows are dropped at sources alone, as all executors do."""
-        sources = {name: minimum for name, minimum in self.sources.items() if minimum < 1.0}
-        whole = self.sources.keys() - sources.keys()
-        reason = "a query behind it needs all rows, and rows are dropped at sources only, for all queries alike"
-        return SheddingPoints(sources, {}, {**self.reasons, **dict.fromkeys(whole, reason)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +92,8 @@ class _Tree:
             parted: dict[str, _Demands] = {}
             for consumer, port in self._graph.consumers(node.id):
                 demands = self._of_edge(consumer, port, spread=False)
-                parted[consumer.name] = parted.get(consumer.name, frozenset()) | demands
+                name = consumer.spec.edge[1] if isinstance(consumer.spec, BranchSpec) else consumer.name
+                parted[name] = parted.get(name, frozenset()) | demands
                 if consumer not in pending and _sampling(consumer) is Sampling.CARRIED:
                     pending.append(consumer)
             if len(set(map(_contract, parted.values()))) > 1:

@@ -151,7 +151,9 @@ class FramedLink(ABC):
             yield Frame(Kind.SCHEMA, channel, body=schema.size), schema
         body = codec.encode(batch.rows, picks)
         ingest_us = self._clock.wall_us() - (self._clock.monotonic_ns() - batch.ingest_ns) // 1_000
-        yield Frame(Kind.ROWS, channel, rows, 0, body.size, size, ingest_us, batch.keep, body.nulls), body
+        # Rates of branches follow the nulls, which are there then.
+        tail = (body.nulls or bytes(len(codec.plain))) + batch.branches if batch.branches else body.nulls
+        yield Frame(Kind.ROWS, channel, rows, 0, body.size, size, ingest_us, batch.keep, tail), body
 
     def _fill(self) -> None:
         """Write what waits, as far as there is room, and make frames of it."""
@@ -204,7 +206,9 @@ class FramedLink(ABC):
         if frame.kind is Kind.SCHEMA:
             self._incoming_codecs[frame.channel] = BatchCodec(pa.ipc.read_schema(pa.py_buffer(body)))
             return
-        rows = self._incoming_codecs[frame.channel].decode(frame.rows, frame.tail, body)
+        codec = self._incoming_codecs[frame.channel]
+        nulls, branches = frame.tail[: len(codec.plain)], frame.tail[len(codec.plain) :]
+        rows = codec.decode(frame.rows, nulls, body)
         ingest_ns = self._clock.monotonic_ns() - (self._clock.wall_us() - frame.value) * 1_000
-        batch = Batch(rows, frame.keep, ingest_ns)
+        batch = Batch(rows, frame.keep, ingest_ns, branches=branches)
         arrivals.append(Arrived(frame.channel, batch, frame.rows, frame.size))

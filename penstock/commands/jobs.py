@@ -18,7 +18,11 @@ def list_jobs(
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.jobs_on_ray import print_reports, reports_of_all
 
-        print_reports(reports_of_all(address), as_json=as_json)
+        reports, away = reports_of_all(address)
+        if reports or not away:
+            print_reports(reports, as_json=as_json)
+        if away:
+            raise away[0]
 
 
 def logs(

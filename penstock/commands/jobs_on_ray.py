@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -27,10 +27,24 @@ NO_LINES = sys.maxsize
 """The number of a line that no job comes to."""
 
 
-def reports_of_all(address: str | None) -> list[HeadReport]:
-    """Return what the heads of all jobs on a cluster report."""
+def reports_of_all(address: str | None) -> tuple[list[HeadReport], list[HeadAwayError]]:
+    """Return what the heads of all jobs on a cluster report, and an error of each that does not answer now."""
     with connected_to_jobs(address):
-        return [report for head in heads() if (report := _report(head)) is not None]
+        return collected_reports(heads())
+
+
+def collected_reports(heads_there: Iterable[Head]) -> tuple[list[HeadReport], list[HeadAwayError]]:
+    """Return what these heads report; those that have left meanwhile are passed over."""
+    reports: list[HeadReport] = []
+    away: list[HeadAwayError] = []
+    for head in heads_there:
+        try:
+            reports.append(head.report())
+        except HeadAwayError as error:
+            away.append(error)
+        except WorkerLostError:
+            continue
+    return reports, away
 
 
 def report_of(job: str, address: str | None) -> HeadReport:
@@ -170,11 +184,3 @@ def _give(head: Head, order: StopOrder) -> None:
     """Give a head the order to stop, whose end this process then waits for."""
     asked_again(head.follow)
     asked_again(lambda: head.stop(order))
-
-
-def _report(head: Head) -> HeadReport | None:
-    """Return what a head reports; None: it has left meanwhile."""
-    try:
-        return head.report()
-    except WorkerLostError:
-        return None

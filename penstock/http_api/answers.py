@@ -71,11 +71,15 @@ class GraphOperator:
 
 @dataclass(frozen=True, slots=True)
 class GraphTask:
-    """Operators that run together, producers first, in so many instances."""
+    """Operators that run together, producers first, in so many instances.
+
+    ``resources`` is what each of these needs beyond a core, by the names that Ray has for it; empty: nothing.
+    """
 
     name: str
     operators: tuple[str, ...]
     parallelism: int
+    resources: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import cast
 
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.status import JobStatus
+from penstock.engine.plan.resources import task_resources
 from penstock.http_api.answers import (
     GraphAnswer,
     GraphEdge,
@@ -53,7 +54,12 @@ def graph_answer(job: str, graph: ExecutionGraph) -> GraphAnswer:
         job,
         tuple(GraphOperator(node.name, node.kind, node.where) for node in nodes.values()),
         tuple(
-            GraphTask(graph.name(task), tuple(nodes[key].name for key in task.operators), task.parallelism)
+            GraphTask(
+                graph.name(task),
+                tuple(nodes[key].name for key in task.operators),
+                task.parallelism,
+                dict(task_resources(graph, task)),
+            )
             for task in graph.tasks
         ),
         tuple(

@@ -10,7 +10,7 @@ from penstock.engine.operators.descriptions import Detail
 from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.shedding_points import SheddingPoints, shedding_points
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import AggregateSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.job_graph import AggregateSpec, BranchSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.model.result_columns import ACCURACY, is_hidden
 
 
@@ -18,7 +18,7 @@ def quality_details(graph: JobGraph) -> Mapping[OperatorId, tuple[Detail, ...]]:
     """Return what is to be said of the operators of a plan's graph, beside what they do."""
     if not any(isinstance(node.spec, SinkSpec) and node.spec.under_contract for node in graph.operators.values()):
         return {}
-    points = shedding_points(graph).at_sources()
+    points = shedding_points(graph)
     return {node.id: tuple(_details(graph, points, node)) for node in graph.operators.values()}
 
 
@@ -27,6 +27,9 @@ def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Ite
     shedding: list[str] = []
     if isinstance(spec, SourceSpec):
         shedding.append(_of_source(points, node.name))
+    elif isinstance(spec, BranchSpec) and spec.number is not None:
+        minimum = points.branches.get(spec.edge)
+        shedding.append("never, as its source" if minimum is None else f"down to {minimum:g}")
     elif isinstance(spec, AggregateSpec) and spec.estimates:
         shedding += _of_results(spec, over_estimates=_are_estimates(graph, node))
     if shedding:
@@ -41,6 +44,8 @@ def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Ite
 def _of_source(points: SheddingPoints, name: str) -> str:
     if name in points.reasons:
         return f"never: {points.reasons[name]}"
+    if points.sources[name] >= 1.0:
+        return "at branches behind it only, as a query needs all of its rows"
     return f"down to {points.sources[name]:g}"
 
 

@@ -14,6 +14,7 @@ from penstock.replay.spark_form import SparkForm
 FORMS = (
     "penstock.replay.operators.aggregates:AGGREGATE",
     "penstock.replay.operators.asof_join:ASOF_JOIN",
+    "penstock.replay.operators.ends:BRANCH",
     "penstock.replay.operators.ends:SINK",
     "penstock.replay.operators.ends:SOURCE",
     "penstock.replay.operators.functions:ASYNC_FUNCTION",

@@ -97,7 +97,7 @@ def test_what_may_not_be_shed_and_rates_out_of_range_are_refused(bench: Bench) -
     for rates, message in (
         (KeepRates({"nobody": 0.5}), "'nobody', which is no source that"),
         (KeepRates({"left out": 0.5}), "'left out', which is no source that"),
-        (KeepRates(branches={("left", "left rows"): 0.5}), "the branch 'left' > 'left rows', but only sources"),
+        (KeepRates(branches={("left", "left rows"): 0.5}), "'left' > 'left rows', which is no branch that"),
         (KeepRates({"left": 0.3}), "no multiple of 1/64"),
         (KeepRates({"left": 1.25}), "no multiple of 1/64"),
     ):

@@ -17,9 +17,12 @@ HOMES = ("model/", "engine/operators/", "penstock/", "replay/operators/")
 """Where specs are defined, operators carry them out, verbs make them and Spark computes them."""
 
 RULES = {
+    "engine/executors/simulation/random_rates.py": {"BranchSpec"},
+    "engine/plan/branch_shedders.py": {"BranchSpec"},
     "engine/plan/estimates.py": {"ProjectSpec"},
     "engine/plan/optimiser.py": {"FilterSpec", "JoinSpec", "ProjectSpec"},
     "engine/plan/pruning.py": {"ProjectSpec"},
+    "engine/plan/shedding_points.py": {"BranchSpec"},
 }
 """What is about certain operators by its nature: which of two neighbours go together, and how."""
 

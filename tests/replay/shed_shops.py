@@ -17,7 +17,7 @@ import penstock as ps
 from penstock import col, count, max_, sum_, tumbling
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.model.job_graph import JobGraph, OperatorNode
-from penstock.replay.keep_log import KeepLog, Stretch, StretchRates
+from penstock.replay.kept_log import KeptLog, Stretch, StretchRates
 from penstock.replay.row_sampling import RATES, STEP
 from penstock.replay.sink_sample import SinkSample
 from penstock.replay.spark_types import spark_schema, to_spark_batch
@@ -71,12 +71,12 @@ class Replay:
     def sample(self, graph: JobGraph, sink: str) -> SinkSample | None:
         return None if self._rates is None else SinkSample(graph, sink, self._log(), self.estimates)
 
-    def _log(self) -> KeepLog:
+    def _log(self) -> KeptLog:
         stretches = [
             Stretch(600 * minute, 600 * minute + 600, StretchRates(rate))
             for minute, rate in enumerate(self._rates or ())
         ]
-        return KeepLog("log", "shops", self._seed, {("rows", "t", 0): stretches})
+        return KeptLog("log", "shops", self._seed, {("rows", "t", 0): stretches})
 
     def __call__(self, node: OperatorNode) -> DataFrame:
         times = [START + datetime.timedelta(milliseconds=100 * n) for n in NUMBER.tolist()]

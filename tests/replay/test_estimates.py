@@ -15,7 +15,7 @@ from penstock.model.job_graph import OperatorNode
 from penstock.model.result_columns import ACCURACY, BIASED
 from penstock.replay.compiler import compile_job
 from penstock.replay.frames import ReplayError
-from penstock.replay.keep_log import ALL_KEPT, KeepLog, Stretch, StretchRates
+from penstock.replay.kept_log import ALL_KEPT, KeptLog, Stretch, StretchRates
 from penstock.replay.row_sampling import RATES, STEP
 from penstock.replay.sample_columns import EXPECTED, USED
 from penstock.replay.sink_sample import SinkSample, sink_rates
@@ -33,8 +33,8 @@ RATE_OF = (NUMBER // 450) % 3
 """Which of the log's rates held for a row: the first and the last minute have rows of several."""
 
 
-def log_of(*rates: StretchRates) -> KeepLog:
-    return KeepLog("log", "shops", 7, {("rows", "t", 0): [Stretch(at, at + 1, rate) for at, rate in enumerate(rates)]})
+def log_of(*rates: StretchRates) -> KeptLog:
+    return KeptLog("log", "shops", 7, {("rows", "t", 0): [Stretch(at, at + 1, rate) for at, rate in enumerate(rates)]})
 
 
 LOG = log_of(StretchRates(0.75), StretchRates(0.5, {"rows>dear": 0.25}))

@@ -5,7 +5,7 @@ import pytest
 from penstock.engine.operators.registry import descriptors
 from penstock.model.errors import BugError
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import OperatorNode, OperatorSpec, SinkSpec, SourceSpec
+from penstock.model.job_graph import BranchSpec, OperatorNode, OperatorSpec, SinkSpec, SourceSpec
 from penstock.replay.frames import ReplayError
 from penstock.replay.operators.registry import FORMS, form_of, forms
 from penstock.replay.spark_form import NoForm
@@ -26,7 +26,7 @@ def test_every_described_operator_has_one_form_and_every_form_one_line() -> None
 
 def test_what_has_no_form_says_why() -> None:
     without = {spec: form.why for spec, form in forms().items() if isinstance(form, NoForm)}
-    assert without.keys() == {SourceSpec, SinkSpec}
+    assert without.keys() == {BranchSpec, SourceSpec, SinkSpec}
     assert all(without.values())
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
-from penstock.replay.keep_log import ALL_KEPT, KeepLog, Stretch, StretchRates
+from penstock.replay.kept_log import ALL_KEPT, KeptLog, Stretch, StretchRates
 from penstock.replay.row_sampling import RATES, STEP, sampled_maker, sampling_of
 from penstock.replay.validation_result import ComparisonStatus
 from penstock.shedding.offset_sampling import sample_steps
@@ -45,7 +45,7 @@ def test_rows_have_their_steps_and_rates_and_those_that_did_not_stay_are_not_dec
         stretches.append(Stretch(at + gap, at + gap + length, StretchRates(step / 64)))
         rate_of |= dict.fromkeys(range(at + gap, at + gap + length), stretches[-1].rates)
         at += gap + length
-    log = KeepLog("log", "job", 3, {("source", "t", 0): stretches, ("other", "t", 0): [Stretch(0, 9, ALL_KEPT)]})
+    log = KeptLog("log", "job", 3, {("source", "t", 0): stretches, ("other", "t", 0): [Stretch(0, 9, ALL_KEPT)]})
     made = sampled_maker(MAKER, sampling_of(log, "source", leaves_out=leaves_out)).fresh().make(messages(offsets))
     assert len(made.row_of) + len(made.errors) + len(made.skipped) == len(offsets)
     steps = dict(zip(offsets, sample_steps(3, "t/0", np.array(offsets)).tolist(), strict=True))

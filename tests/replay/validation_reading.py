@@ -20,7 +20,7 @@ from penstock.replay.validation_result import (
 
 _ROWS = ("rows_exact", "rows_stream", "missing", "extra", "different")
 _SHED = ("estimated", "vanished", "emerged")
-_ESTIMATE = ("intervals", "intervals_covered", "mean_error", "exact", "estimate", "low", "high", "covered")
+_ESTIMATE = ("intervals", "intervals_covered", "mean_error")
 
 
 def from_json(text: str | bytes, where: str) -> Validation:

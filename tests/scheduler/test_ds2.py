@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.plan import NoChange, RescalePlan
+from penstock.model.plan import NoChange, RescalePlan, not_measured
 from penstock.model.snapshot import ClusterSnapshot, InstanceColumns
 from penstock.scheduler.busy_band import BusyBand
 from penstock.scheduler.ds2 import Ds2, instances_needed, optimal_parallelism
@@ -223,7 +223,7 @@ def test_what_was_not_measured_is_said(column: str) -> None:
     one[-1] = np.nan
     partly = replace(snapshot, instances=replace(snapshot.instances, **{column: one}))
     for memory in ({}, {"job": PaceState(evaluations=3)}):
-        assert AT_ONCE.decide(partly, memory)[0] == NoChange("not measured: figures of task 'count' of 'job'")
+        assert AT_ONCE.decide(partly, memory)[0] == not_measured("figures of task 'count' of 'job'")
 
 
 def test_instances_that_do_not_run_are_waited_for() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.memory_levels import MIB, managed_bytes
-from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
+from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize, not_measured
 from penstock.scheduler.justin import Justin, JustinMemory
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured
@@ -219,7 +219,7 @@ def test_inside_the_band_nothing_is_done() -> None:
 def test_access_to_state_that_was_not_measured_is_said(column: str) -> None:
     snapshot = measured(query(1000.0, 5000.0), 1000.0, 120.0)
     hidden = replace(snapshot, instances=replace(snapshot.instances, **{column: None}))
-    assert Justin().decide(hidden, JustinMemory())[0] == NoChange("not measured: figures of task 'state' of 'job'")
+    assert Justin().decide(hidden, JustinMemory())[0] == not_measured("figures of task 'state' of 'job'")
 
 
 def test_windows_that_began_before_it_settled_are_not_looked_at() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.memory_levels import BASE_BYTES, MIB, managed_bytes, split
-from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
+from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize, not_measured
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.ds2 import ScalingProposal
@@ -259,7 +259,7 @@ def test_a_task_of_whose_accesses_none_was_sampled_is_not_decided_on() -> None:
     world, _ = drawn(1)
     job = replace(world.at(1, BASE_BYTES, 1e5), reuse=())
     decision, _ = POLICY.decide(measured(job, 1000.0, 120.0), ChoiceMemory())
-    assert decision == NoChange("not measured: figures of task 'state' of 'job'")
+    assert decision == not_measured("figures of task 'state' of 'job'")
 
 
 def test_a_task_that_only_writes_gets_ds2s_instances_and_no_more_memory() -> None:

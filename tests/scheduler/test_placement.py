@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.plan import NoChange, Placement
+from penstock.model.plan import NoChange, Placement, not_measured
 from penstock.model.snapshot import (
     AffinityColumns,
     ApplicationColumns,
@@ -155,7 +155,7 @@ def test_reserved_room_is_taken_before_others_choose() -> None:
 def test_not_measured() -> None:
     snapshot = cluster([300.0], [0])
     blind = replace(snapshot, machines=replace(snapshot.machines, cpu_percent=None))
-    assert SCHEDULER.decide(blind, SCHEDULER.start())[0] == NoChange("not measured: machines.cpu_percent")
+    assert SCHEDULER.decide(blind, SCHEDULER.start())[0] == not_measured("machines.cpu_percent")
     unseen = replace(snapshot, machines=replace(snapshot.machines, cpu_percent=[NAN, 390.0]))
     assert machines_of(unseen) == [1]
 

@@ -49,3 +49,8 @@ def test_a_controller_that_sheds_more_takes_over() -> None:
     memory = decided(RULE, memory, KeepRates({"clicks": 0.5}))
     assert memory.caps == {} and capped(ONE, memory) == KeepRates({"clicks": 0.5})
     assert capped(ONE, decided(RULE, memory, KeepRates())) == KeepRates()
+
+
+def test_a_source_whose_queries_have_come_to_need_all_rows_is_capped_no_more() -> None:
+    memory = looks(GuardMemory(), 1000.0, 600.0, worked=1.0)
+    assert capped(ShedderQueries(), memory) == KeepRates()

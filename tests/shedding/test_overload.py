@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.plan import NoChange
+from penstock.model.plan import NoChange, not_measured
 from penstock.shedding.cost_model import IntervalHistory, PaperCost, UsefulCost
 from penstock.shedding.overload import (
     BufferHistory,
@@ -111,11 +111,9 @@ def test_a_mean_of_more_checks_than_are_remembered_is_refused() -> None:
 
 def test_what_was_not_measured_changes_nothing() -> None:
     for detector in DETECTORS:
-        assert detector.detect(BufferSize(10**9, bytes=0), None, BufferHistory()) == NoChange(
-            "not measured: cost of a tuple"
-        )
+        assert detector.detect(BufferSize(10**9, bytes=0), None, BufferHistory()) == not_measured("cost of a tuple")
     unknown = MeanDetector(limit_bytes=1000).detect(BufferSize(10**9), float(N), BufferHistory())
-    assert unknown == NoChange("not measured: bytes in the input buffer")
+    assert unknown == not_measured("bytes in the input buffer")
 
 
 def test_the_flaw_of_elapsed_time_makes_bursts_look_like_overload() -> None:

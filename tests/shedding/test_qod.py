@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.plan import NoChange, ShedPlan, as_dict
+from penstock.model.plan import Cause, NoChange, ShedPlan, as_dict
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.snapshot_bytes import from_bytes, to_bytes
 from penstock.shedding import accuracy
@@ -229,6 +229,7 @@ def test_what_was_not_measured_is_said(policy: QualityOfData, group: str, column
     columns = replace(getattr(snapshot, group), **{column: None})
     decision, memory = policy.decide(replace(snapshot, **{group: columns}), policy.start())
     assert isinstance(decision, NoChange) and decision.reason.startswith("not measured") and column in decision.reason
+    assert decision.cause is Cause.NOT_MEASURED
     assert memory.decided_s is None
 
 
@@ -254,7 +255,8 @@ def test_a_cycle_comes_once_a_period() -> None:
     snapshot = calm()
     _, memory = PAPER.decide(snapshot, PAPER.start())
     early, same = PAPER.decide(replace(snapshot, time_s=snapshot.time_s + 4.9), memory)
-    assert early.reason.startswith("not due") and same is memory
+    assert isinstance(early, NoChange) and early.cause is Cause.NOT_DUE and same is memory
+    assert early.reason.startswith("not due")
     due, _ = PAPER.decide(replace(snapshot, time_s=snapshot.time_s + 5.0), memory)
     assert not due.reason.startswith("not due")
 

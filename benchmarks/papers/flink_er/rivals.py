@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
+from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize, not_measured
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.true_rates import task_rates
 
@@ -24,7 +24,7 @@ class Hottest:
         """Return one instance more, or nothing."""
         parts, busy = snapshot.partitions, task_rates(snapshot).busy_share
         if parts.end_offset is None or parts.position is None or parts.appended is None or np.isnan(busy).any():
-            return NoChange("not measured: lag or busy time"), memory
+            return not_measured("lag or busy time"), memory
         behind = float((parts.end_offset - parts.position).sum())
         if behind <= self.lag_s * float(parts.appended.sum()) / snapshot.window_s:
             return NoChange("no lag"), memory

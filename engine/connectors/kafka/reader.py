@@ -4,8 +4,8 @@ The end is that of a position, never of a message (docs/design/kafka.md 2): it m
 transactions leave markers and aborted rows, and compaction takes rows away. Positions pass those.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -31,7 +31,8 @@ class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """The next message's offset, of which ``rows`` rows were read.
 
     ``topic_id`` tells the topic from a later one of the same name. ``end`` comes in old checkpoints only, where it was
-    the bound of the run that took them; a later run has its own. ``keep`` is the keep rate of the rows that were read.
+    the bound of the run that took them; a later run has its own. ``keep`` is the keep rate of the rows that were read,
+    ``branches`` are those of branches that held for them.
     """
 
     offset: int
@@ -39,6 +40,7 @@ class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     topic_id: str | None = None
     end: int | None = None
     keep: float = 1.0
+    branches: dict[str, float] = {}
 
     @property
     def logged(self) -> int:
@@ -71,23 +73,30 @@ class _Left:
     """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with.
 
     Behind them the position is at ``reached``. The offsets ``dropped`` between them were left out at the rate ``keep``,
-    ``dated`` has the event time of one of these.
+    ``dated`` has the event time of one of these; ``branches`` held for all of them.
     """
 
     messages: Messages
     decoded: DecodedMessages
     reached: int
     keep: float
+    branches: Mapping[str, float]
     dropped: NDArray[np.int64]
     dated: pa.RecordBatch | None
     row: int = 0
     message: int = 0
 
-    def sampled(self, start: int, stop: int) -> Sampled:
-        """Return what holds of the offsets between two positions; the event time of a dropped one is told once."""
+    def sampled(self, start: int, stop: int, end: int) -> Sampled:
+        """Return what holds of the offsets between two positions, of which rows up to ``end`` are read.
+
+        The event time of a dropped one is told once.
+        """
         first, last = np.searchsorted(self.dropped, (start, stop))
         dated, self.dated = self.dated, None
-        return Sampled(self.keep, start, stop, int(last - first), dated)
+        sampled = Sampled(self.keep, start, stop, int(last - first), dated, self.branches)
+        if not self.branches:
+            return sampled
+        return replace(sampled, offsets=self.messages.offsets[self.decoded.row_of[self.row : end]])
 
 
 class KafkaReader(Reader):
@@ -173,10 +182,10 @@ class KafkaReader(Reader):
                 return nothing
         messages, after = self._messages, None
         assert messages is not None
-        keep = 1.0 if self._sampler is None else self._sampler.keep
+        keep, branches = (1.0, {}) if self._sampler is None else (self._sampler.keep, self._sampler.branches)
         if self._position.rows and messages.offsets[0] == self._position.offset:
-            # The rest of a message stays at the rate of its first rows.
-            keep = self._position.keep
+            # The rest of a message stays at the rates of its first rows.
+            keep, branches = self._position.keep, self._position.branches
             after = messages.slice(1, len(messages)) if len(messages) > 1 else None
             messages = messages.slice(0, 1)
             kept, dropped = messages, _NONE
@@ -189,13 +198,13 @@ class KafkaReader(Reader):
             self._messages = None
             start = self._position.offset
             self._move(reached)
-            return Read(
-                ended=self.over, sampled=Sampled(keep, start, reached, len(dropped), self._date(messages, dropped))
-            )
+            dated = self._date(messages, dropped)
+            return Read(ended=self.over, sampled=Sampled(keep, start, reached, len(dropped), dated, branches))
         # What cannot be decoded now is kept for the next time.
         decoded = self._maker.make(kept)
         dated = self._date(messages, dropped)
-        self._left = _Left(kept, decoded, reached, keep, dropped, dated, row=self._rows_read(decoded))
+        row = self._rows_read(decoded)
+        self._left = _Left(kept, decoded, reached, keep, branches, dropped, dated, row)
         self._messages = after
         return None
 
@@ -252,7 +261,7 @@ class KafkaReader(Reader):
         if end < decoded.rows.num_rows:
             message = int(decoded.row_of[end])
             rows_read = end - int(np.searchsorted(decoded.row_of, message))
-            self._move(int(left.messages.offsets[message]), rows_read, left.keep)
+            self._move(int(left.messages.offsets[message]), rows_read, left)
         else:
             message = len(left.messages)
             self._move(left.reached)
@@ -263,7 +272,7 @@ class KafkaReader(Reader):
         ]
         skipped = int(((decoded.skipped >= left.message) & (decoded.skipped < message)).sum())
         done = message == len(left.messages)
-        sampled = None if self._sampler is None else left.sampled(start, self._position.logged)
+        sampled = None if self._sampler is None else left.sampled(start, self._position.logged, end)
         left.row, left.message = end, message
         self._left = None if done else left
         return Read(
@@ -275,8 +284,9 @@ class KafkaReader(Reader):
             sampled=sampled,
         )
 
-    def _move(self, offset: int, rows: int = 0, keep: float = 1.0) -> None:
-        self._position = KafkaPosition(offset, rows, self._position.topic_id, keep=keep if rows else 1.0)
+    def _move(self, offset: int, rows: int = 0, left: _Left | None = None) -> None:
+        keep, branches = (left.keep, dict(left.branches)) if rows and left is not None else (1.0, {})
+        self._position = KafkaPosition(offset, rows, self._position.topic_id, keep=keep, branches=branches)
 
 
 def is_over(position: int, end: int | None) -> bool:

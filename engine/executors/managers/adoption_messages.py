@@ -4,7 +4,9 @@ from typing import Any
 
 import msgspec
 
+from penstock.engine.control.job_control import KeepOrder
 from penstock.model.keep_rates import KeepRates
+from penstock.shedding.keep_settings import ShedderQueries
 from penstock.shedding.kept_log import Stretch
 
 
@@ -35,19 +37,55 @@ class Adopt(Message, frozen=True):
     damaged: tuple[str, ...] = ()
 
 
+class GuardTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The bounds of a guard: the minimums of ``sources`` by name; sources in ``exempt`` are kept whole.
+
+    ``branches`` are producer, consumer, the source above, and minimum.
+    """
+
+    sources: dict[str, float]
+    branches: tuple[tuple[str, str, str, float], ...] = ()
+    exempt: tuple[str, ...] = ()
+
+
 class SetKeep(Message, frozen=True):
     """To a task manager: let sources and branches keep these shares of their rows from the next read on.
 
-    ``sources`` by name, ``branches`` as producer, consumer and rate. It holds for what is deployed later, too.
+    ``sources`` by name, ``branches`` as producer, consumer and rate. It holds for what is deployed later, too. With
+    ``guard`` it is a decision of the controllers, until the next of which a guard may lower rates within these terms.
     """
 
     sources: dict[str, float]
     branches: tuple[tuple[str, str, float], ...] = ()
+    guard: GuardTerms | None = None
 
     @classmethod
-    def of(cls, rates: KeepRates) -> "SetKeep":
-        """Return the order that sets these."""
-        return cls(dict(rates.sources), tuple((*edge, rate) for edge, rate in rates.branches.items()))
+    def of(cls, rates: KeepRates, order: KeepOrder | None = None) -> "SetKeep":
+        """Return the message that sets these; ``order``: the decision that they are of."""
+        branches = tuple((*edge, rate) for edge, rate in rates.branches.items())
+        if order is None:
+            return cls(dict(rates.sources), branches)
+        shedders = order.shedders
+        terms = GuardTerms(
+            dict(shedders.source_minimum),
+            tuple((*edge, shedders.origin[edge], least) for edge, least in shedders.branch_minimum.items()),
+            tuple(sorted(order.exempt)),
+        )
+        return cls(dict(rates.sources), branches, terms)
+
+    def order(self) -> KeepOrder | None:
+        """Return the decision, None: it is none. Which queries there are stays with the head."""
+        if self.guard is None:
+            return None
+        edges = {(producer, consumer): (source, least) for producer, consumer, source, least in self.guard.branches}
+        shedders = ShedderQueries(
+            dict.fromkeys(self.guard.sources, ()),
+            dict.fromkeys(edges, ()),
+            {edge: source for edge, (source, _) in edges.items()},
+            self.guard.sources,
+            {edge: least for edge, (_, least) in edges.items()},
+        )
+        return KeepOrder(self.rates(), frozenset(self.guard.exempt), shedders)
 
     def rates(self) -> KeepRates:
         """Return what it sets."""

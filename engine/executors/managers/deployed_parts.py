@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.executors.managers.adoption_messages import (
@@ -57,6 +58,9 @@ class DeployedParts:
         self._renumbered: dict[str, int] = {}
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
+        self._guard = LocalGuard()
+        self.guard_ns: int | None = None
+        """When `look` is due; None: nobody has decided yet."""
 
     def __iter__(self) -> Iterator[tuple[int, DeployedPart]]:
         """Yield numbers and parts; these may go meanwhile."""
@@ -70,16 +74,37 @@ class DeployedParts:
         """Take a part in; it sheds as the others do."""
         self._parts[number] = part
         if self._keep is not None:
-            part.part.set_keep(self._keep.rates())
+            part.part.set_keep(self._guard.rates)
 
     def hear(self, order: EpochCommitted | SetKeep) -> None:
         """Let go of what is committed, or shed from the next read on."""
         if isinstance(order, EpochCommitted):
             self.committed(order.epoch)
             return
-        self._keep = order
+        self._keep, decision = order, order.order()
+        if decision is None:
+            self._guard.set_rates(order.rates())
+        else:
+            self._guard.decided(decision)
+            self.guard_ns = self.guard_ns or 0
+        self._shed()
+
+    def look(self, now_ns: int) -> None:
+        """Let the guard look at what runs here, if it is time."""
+        if self.guard_ns is None or now_ns < self.guard_ns:
+            return
+        self.guard_ns, before = now_ns + GUARD_NS, self._guard.rates
+        self._guard.look([part.part for part in self._parts.values()], now_ns)
+        if self._guard.rates != before:
+            self._shed()
+
+    def keep_now(self) -> SetKeep | None:
+        """Return the rates in force here, None: none were set."""
+        return None if self._keep is None else SetKeep.of(self._guard.rates)
+
+    def _shed(self) -> None:
         for part in self._parts.values():
-            part.part.set_keep(order.rates())
+            part.part.set_keep(self._guard.rates)
 
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what sources have read since the last call, with its keep rates."""

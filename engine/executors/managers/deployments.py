@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from penstock.engine.control.job_control import KeepOrder
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
@@ -15,7 +16,7 @@ from penstock.engine.executors.managers.places import CALLER, Places, at_caller,
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import News, Said
 from penstock.engine.jobs.adoption import Adopt
-from penstock.engine.jobs.job_rates import JobRates
+from penstock.engine.jobs.job_rates import JobRates, check_rates
 from penstock.engine.plan.regions import regions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
@@ -172,9 +173,18 @@ class Deployments:
         for news in early:
             self._take(news)
 
-    def set_keep(self, rates: KeepRates, deployed: Iterable[Deployment] | None = None) -> None:
-        """Let the task managers of deployments (None: of all that are up) shed; those that come begin with that."""
-        self._shed.rates, order = rates, ms.SetKeep.of(rates)
+    def set_keep(
+        self, rates: KeepRates, deployed: Iterable[Deployment] | None = None, decision: KeepOrder | None = None
+    ) -> None:
+        """Let the task managers of deployments (None: of all that are up) shed; those that come begin with that.
+
+        They guard rates that are of a ``decision``.
+
+        Raises:
+            BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
+        """
+        check_rates(self._graph, rates)
+        self._shed.rates, order = rates, ms.SetKeep.of(rates, decision)
         up = self._up.values() if deployed is None else deployed
         for manager in sorted({manager for deployment in up for manager in deployment.managers}):
             self._head.send(manager, order)

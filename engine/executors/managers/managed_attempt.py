@@ -23,7 +23,7 @@ from penstock.engine.executors.managers.file_checks import FileChecks
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.part_metrics import PartMetrics
-from penstock.engine.executors.managers.part_readings import part_of
+from penstock.engine.executors.managers.part_readings import keep_of, part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase
 from penstock.engine.executors.managers.pool import Lost, News, Said
 from penstock.engine.executors.managers.strikes import Strikes
@@ -31,7 +31,6 @@ from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.bad_records import BadRecords
-from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
@@ -218,7 +217,6 @@ class ManagedAttempt(Attempt):
 
     def set_keep(self, rates: KeepRates) -> None:
         """Let task managers shed."""
-        check_rates(self._plan.graph, rates)
         self._deployments.set_keep(rates)
 
     def metrics(self) -> JobMetrics:
@@ -323,7 +321,7 @@ class ManagedAttempt(Attempt):
                 self._options.bad_records.met(message.record)
             case ms.Readings():
                 now_ns = self._clock.monotonic_ns()
-                self._head.control.hear(manager, message.machine, part_of(message), now_ns)
+                self._head.control.hear(manager, message.machine, part_of(message), now_ns, keep_of(message))
             case ms.Progress():
                 self._relay(self._progress.hear(manager, message))
             case ms.Joined():
@@ -365,7 +363,7 @@ class ManagedAttempt(Attempt):
         head, now_ns = self._head, self._clock.monotonic_ns()
         is_due = head.control.due_ns is not None and head.control.due_ns <= now_ns
         if is_due and (order := head.control.tick(head.places(self._deployments.places()), now_ns)):
-            self.set_keep(order.rates)
+            self._deployments.set_keep(order.rates, decision=order)
 
     def _ask_for_status(self) -> None:
         due_ns = self._judgement.due_ns

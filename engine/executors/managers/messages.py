@@ -284,7 +284,7 @@ class Metrics(Message, frozen=True):
 class Readings(Message, frozen=True):
     """The readings of a task manager's process and of what it hosts, once a second.
 
-    The tables are those of a `PartReading`, as Arrow streams; empty: it hosts nothing.
+    The tables are those of a `PartReading`, as Arrow streams; empty: it hosts nothing. ``keep``: the rates in force.
     """
 
     machine: MachineReading
@@ -292,6 +292,7 @@ class Readings(Message, frozen=True):
     sent: bytes = b""
     received: bytes = b""
     partitions: bytes = b""
+    keep: SetKeep | None = None
 
 
 class Status(Message, frozen=True):

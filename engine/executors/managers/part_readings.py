@@ -7,16 +7,23 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.jobs.part_status import read_status
 from penstock.engine.transport.link_set import LinkSet
+from penstock.model.keep_rates import KeepRates
 
 
-def read_all(probe: Probe, hosted: HostedInstances | None, now_ns: int) -> ms.Readings:
-    """Read a process, and what it hosts (None: nothing)."""
+def read_all(probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | None, now_ns: int) -> ms.Readings:
+    """Read a process, and what it hosts (None: nothing); ``keep``: the rates in force."""
     machine = probe.read()
     if hosted is None:
         return ms.Readings(machine)
     part = read_part(hosted.build, now_ns)
-    tables = (part.instances, part.sent, part.received, part.partitions)
-    return ms.Readings(machine, *map(encode_table, tables))
+    return ms.Readings(
+        machine,
+        encode_table(part.instances),
+        encode_table(part.sent),
+        encode_table(part.received),
+        encode_table(part.partitions),
+        keep,
+    )
 
 
 def part_of(readings: ms.Readings) -> PartReading | None:
@@ -25,6 +32,11 @@ def part_of(readings: ms.Readings) -> PartReading | None:
         return None
     tables = map(decode_table, (readings.instances, readings.sent, readings.received, readings.partitions))
     return PartReading(readings.machine.time_ns, *tables)
+
+
+def keep_of(readings: ms.Readings) -> KeepRates | None:
+    """Return the rates in force, None: none were set."""
+    return None if readings.keep is None else readings.keep.rates()
 
 
 def status_of(order: ms.ReadStatus, build: Build, links: LinkSet[int], *, is_idle: bool) -> ms.Status:

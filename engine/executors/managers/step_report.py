@@ -1,4 +1,4 @@
-"""Reports of steps of the worker loop that take long, with the user's line that they are in.
+"""Reports of steps of the worker loop that take long, with the user's line that they are in, or that they compile.
 
 A thread of the task manager looks now and then. While the user's code holds the interpreter lock it cannot, and nothing
 is said: then the head knows only that the process is silent and uses a core.
@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow import worker as loop
@@ -20,6 +21,9 @@ LONGEST_NS = 5_000_000_000
 
 LOOK_S = 1.0
 """How often the thread looks."""
+
+COMPILES = "it compiles kernels, as the first run on a machine does (penstock warm compiles them beforehand)"
+"""Stands in place of the user's line in a step that takes long because of this."""
 
 StepReport = StuckInStep | OutOfStep
 
@@ -97,4 +101,14 @@ class StepWatch:
                 self._tell(report)
 
     def _line(self) -> str:
-        return user_line_inside(sys._current_frames().get(self._loop), loop.__name__)
+        frame = sys._current_frames().get(self._loop)
+        return COMPILES if is_compiling(frame) else user_line_inside(frame, loop.__name__)
+
+
+def is_compiling(frame: FrameType | None) -> bool:
+    """Return whether a thread whose innermost frame this is compiles a kernel."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("numba.core.compiler"):
+            return True
+        frame = frame.f_back
+    return False

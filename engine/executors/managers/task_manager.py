@@ -135,20 +135,20 @@ class TaskManager:
         if not isinstance(outcome, Ran):
             self._say_ended()
         now_ns = self._shell.clock.monotonic_ns()
-        progress = self._progress.report(now_ns)
-        if progress is not None:
+        if (progress := self._progress.report(now_ns)) is not None:
             self._tell(progress)
         if now_ns >= self._metrics_ns:
             self._metrics_ns = now_ns + METRICS_NS
             self._say_metrics()
             if self._probe is not None:
-                self._tell(read_all(self._probe, self._hosted, now_ns))
+                self._tell(read_all(self._probe, self._hosted, self._deployed.keep_now(), now_ns))
+        self._deployed.look(now_ns)
         return outcome
 
     def due_ns(self) -> int:
         """Return when `turn` has something to do even if nothing happens."""
-        progress_ns = self._progress.due_ns
-        return self._metrics_ns if progress_ns is None else min(self._metrics_ns, progress_ns)
+        times = (self._metrics_ns, self._progress.due_ns, self._deployed.guard_ns)
+        return min(time_ns for time_ns in times if time_ns is not None)
 
     @property
     def hosts(self) -> bool:

@@ -65,9 +65,11 @@ class TaskManagerActor:
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
         from penstock.engine.executors.managers.process_name import set_process_name
         from penstock.engine.executors.ray.node_drain import DrainWatch
+        from penstock.engine.executors.ray.priority import take_priority_of_parent
         from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 
         set_process_name(f"penstock {settings.name}")
+        take_priority_of_parent()
         hold_libraries_to_one_core()
         # They import what the line above must come before.
         from penstock.engine.executors.managers.service import serve

@@ -1,6 +1,6 @@
-"""Keep rates that change at random while a simulated job runs, and the input that its log says was kept."""
+"""Keep rates that change at random while a simulated job runs, and the input that its log says was kept for a sink."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,19 +11,21 @@ from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.recorded import RecordedSource
 from penstock.engine.jobs.attempt import Attempt
 from penstock.engine.plan.shedding_points import shedding_points
-from penstock.model.job_graph import JobGraph, SourceSpec
-from penstock.model.keep_rates import STEPS, KeepRates, steps_of
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import BranchSpec, JobGraph, SinkSpec, SourceSpec
+from penstock.model.keep_rates import STEPS, KeepRates, branch_name, steps_of
 from penstock.shedding.kept_log import Stretch
 from penstock.shedding.offset_sampling import sample_steps
 
 
 class RandomRates:
-    """Sets the rates of all sources that may be shed, now and then, in whatever attempt runs."""
+    """Sets the rates of all sources and branches that may be shed, now and then, in whatever attempt runs."""
 
     def __init__(self, dice: Dice, graph: JobGraph, chance: float) -> None:
         """At each look they change with this chance."""
         self._dice, self._chance = dice, chance
-        self._sources = sorted(shedding_points(graph, bounded=True).at_sources().sources)
+        points = shedding_points(graph, bounded=True)
+        self._sources, self._branches = sorted(points.sources), sorted(points.branches)
         self.attempt: Attempt | None = None
         """The attempt that runs, where it is not the one that looks."""
         self.changes = 0
@@ -33,24 +35,41 @@ class RandomRates:
         if attempt is None or not attempt.is_up() or not self._dice.chance(self._chance):
             return
         self.changes += 1
-        attempt.set_keep(KeepRates({name: self._dice.below(STEPS + 1) / STEPS for name in self._sources}))
+        sources = {name: self._dice.below(STEPS + 1) / STEPS for name in self._sources}
+        branches = {edge: self._dice.below(STEPS + 1) / STEPS for edge in self._branches}
+        attempt.set_keep(KeepRates(sources, branches))
 
 
-def kept_input(graph: JobGraph, seed: int, stretches: Sequence[Stretch]) -> JobGraph:
-    """Return a recorded pipeline over the rows that stayed by a log; all stayed that are not in it."""
+def branches_above(graph: JobGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the branches by which rows come to each sink of a plan, whichever of its sources they are of.
+
+    A sink must not get rows of one source by several ways.
+    """
+    above: dict[OperatorId, tuple[str, ...]] = {}
+    for node in graph.operators.values():
+        names = {name for edge in node.inputs for name in above[edge.operator]}
+        if isinstance(node.spec, BranchSpec) and node.spec.number is not None:
+            names.add(branch_name(node.spec.edge))
+        above[node.id] = tuple(sorted(names))
+    return {node.name: above[node.id] for node in graph.operators.values() if isinstance(node.spec, SinkSpec)}
+
+
+def kept_input(graph: JobGraph, seed: int, stretches: Sequence[Stretch], branches: Sequence[str] = ()) -> JobGraph:
+    """Return a recorded pipeline over the rows that stayed by a log, beyond branches; all stayed that are not in it."""
     operators = dict(graph.operators)
     for key, node in graph.operators.items():
         if isinstance(node.spec, SourceSpec) and isinstance(node.spec.source, RecordedSource):
             mine = [item for item in stretches if item.source == node.name]
-            source = node.spec.source.where(partial(_stays, seed, mine))
+            source = node.spec.source.where(partial(_stays, seed, mine, branches))
             operators[key] = replace(node, spec=replace(node.spec, source=source))
     return JobGraph(operators)
 
 
-def _stays(seed: int, stretches: Sequence[Stretch], partition: str, rows: int) -> pa.Array:
+def _stays(seed: int, stretches: Sequence[Stretch], branches: Sequence[str], partition: str, rows: int) -> pa.Array:
     steps = sample_steps(seed, partition, np.arange(rows))
     limits = np.full(rows, STEPS)
     for item in stretches:
         if item.partition == partition:
-            limits[item.start : item.stop] = steps_of(item.keep)
+            rates = [item.keep, *(item.branches[name] for name in branches if name in item.branches)]
+            limits[item.start : item.stop] = steps_of(min(rates))
     return pa.array(steps < limits)

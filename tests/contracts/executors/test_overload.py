@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,20 @@ ROW_NS = 1_000_000
 """The time on a core that a row takes."""
 
 
-def dear(rows: pa.RecordBatch) -> pa.RecordBatch:
+def dear(rows: pa.RecordBatch, row_ns: int = ROW_NS) -> pa.RecordBatch:
     """Use a core for as long as these rows take."""
-    until_ns = time.thread_time_ns() + rows.num_rows * ROW_NS
+    until_ns = time.thread_time_ns() + rows.num_rows * row_ns
     while time.thread_time_ns() < until_ns:
         pass
     return rows
 
 
 class Peak(SteadySource):
-    """Rows that come three times as fast as they can be taken for 12 s, and seldom after it."""
+    """Rows that come three times as fast as they can be taken for 12 s, or as is said, and seldom after it."""
 
-    def __init__(self) -> None:
-        super().__init__(3_000, keys=1)
+    def __init__(self, rows_per_s: int = 3_000, peak_s: float = 12.0) -> None:
+        super().__init__(rows_per_s, keys=1)
+        self.peak_s = peak_s
 
     def partitions(self, parallelism: int) -> Sequence[str]:
         return ["0"]
@@ -40,6 +42,7 @@ class Peak(SteadySource):
 class _PeakReader(ps.Reader):
     def __init__(self, source: Peak) -> None:
         self._begun_ns, self._read, self._rate = time.monotonic_ns(), 0, source.rows_per_s
+        self._peak_s = source.peak_s
 
     def read(self, max_rows: int) -> ps.Read:
         end = min(self._due(), self._read + max_rows)
@@ -59,7 +62,7 @@ class _PeakReader(ps.Reader):
 
     def _due(self) -> int:
         seconds = (time.monotonic_ns() - self._begun_ns) / 1e9
-        return int(min(seconds, 12.0) * self._rate + max(0.0, seconds - 12.0) * 20)
+        return int(min(seconds, self._peak_s) * self._rate + max(0.0, seconds - self._peak_s) * 20)
 
 
 @pytest.mark.long("tests/engine/control/test_closed_loop.py closes the same loop on a virtual clock")
@@ -89,3 +92,36 @@ def test_a_peak_is_shed_and_all_rows_are_kept_after_it(executor: dict[str, Any],
     assert metrics.ledger.shed > 0
     # The whole peak would take 36 s of a core.
     assert sum(line.rows_in for line in metrics.ledger.operators if line.operator == "sink") < metrics.source_rows
+
+
+@pytest.mark.long("40 s of overload; tests/engine/control/test_segments.py closes the same loop on a virtual clock")
+@pytest.mark.parametrize("executor", [{}, {"executor": "processes", "task_managers": 1}])
+def test_of_two_queries_on_one_source_the_one_that_allows_nothing_loses_nothing(
+    executor: dict[str, Any], tmp_path: Path
+) -> None:
+    job, rows_per_s = ps.Job(), 1_200
+    rows = ps.read(Peak(rows_per_s, 1e9), job=job).name("due")
+    for name, minimum, priority, row_ns in (("part", 0.3, 1, 600_000), ("whole", 1.0, 5, 400_000)):
+        side = rows.map_batches(partial(dear, row_ns=row_ns)).name(f"{name} side")
+        side.write_black_hole().name(name).with_min_accuracy(minimum).with_priority(priority)
+    control = ps.Control(shed="qod", mode="act", period_s=2)
+    handle = job.start("peak", control=control, batch_rows=20, directory=tmp_path, **executor)
+    begun_s, lags, rates = time.monotonic(), list[int](), list[float]()
+
+    def look() -> bool:
+        metrics = handle.metrics()
+        assert metrics.shedding is None or not metrics.shedding.sources
+        if time.monotonic() - begun_s > 25.0:
+            lags.append(sum(partition.messages for source in metrics.sources for partition in source.partitions))
+            assert metrics.shedding is not None
+            rates.append({edge[:2]: edge[2] for edge in metrics.shedding.branches}.get(("due", "part side"), 1.0))
+        return time.monotonic() - begun_s > 40.0
+
+    until(look, handle)
+    metrics = handle.stop()
+    taken = {line.operator: line for line in metrics.ledger.operators}
+    assert taken["whole"].rows_in == metrics.source_rows
+    assert taken["part"].rows_in == metrics.source_rows - metrics.ledger.shed
+    assert min(rates) >= 0.3 and max(rates) < 1.0
+    assert sorted(lags)[len(lags) // 2] < 2 * rows_per_s
+    print(executor, "rates", min(rates), max(rates), "lags", min(lags), sorted(lags)[len(lags) // 2], max(lags))

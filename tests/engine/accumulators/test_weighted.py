@@ -277,3 +277,9 @@ def test_runs_are_added_up_with_their_weighted_parts() -> None:
     sampled = SampledGroups(size=3).fold(Part([0, 1, 2], [1.0, 2.0, 4.0], 0.5))
     sampled.bound.scan(sampled.slots, np.array([0, 1, 2]))
     assert [row["total"] for row in sampled.results()] == [2.0, 6.0, 14.0]
+
+
+def test_an_accuracy_has_no_digits_that_sums_of_weights_have_lost() -> None:
+    """The weights of 5,000 rows at 36/64, added up one by one, make 0.562499999999...."""
+    sampled = SampledGroups({"n": CALLS["n"]}).fold(Part([0] * 5_000, [1.0] * 5_000, 36 / STEPS))
+    assert sampled.results()[0]["$accuracy"] == 36 / STEPS

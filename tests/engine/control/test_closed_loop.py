@@ -1,11 +1,17 @@
 """Load shedding in a loop with what it controls: it settles, works its lag off, and never swings with the guard."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.control import Control
+from penstock.model.plan import Cause, Decision, NoChange
+from penstock.model.policy import Policy
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.guarded import Guarded
 from tests.engine.control.simulated_stream import SimulatedStream
 
 FIXED, OVERLOAD = st.floats(0.0, 0.4), st.floats(1.1, 3.0)
@@ -67,6 +73,29 @@ def test_without_a_contract_lag_grows_and_nothing_is_shed() -> None:
     stream = SimulatedStream(1e-3, minimum=1.0)
     assert {stream.cycle(2_000.0) for _ in range(6)} == {1.0}
     assert stream.lag == pytest.approx(30_000.0)
+
+
+@dataclass(frozen=True)
+class Standing(Policy[None]):
+    """Changes nothing, for a cause."""
+
+    cause: Cause
+
+    def start(self) -> None:
+        """Return nothing."""
+
+    def decide(self, snapshot: ClusterSnapshot, memory: None) -> tuple[Decision, None]:
+        """Return no change."""
+        return NoChange("in words of its own", cause=self.cause), None
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_rates_stay_where_a_policy_could_not_decide_whatever_it_says(cause: Cause) -> None:
+    stream = SimulatedStream(1e-3)
+    for _ in range(6):
+        before = stream.cycle(2_000.0)
+    stream.shedding.take_policy(Guarded(Standing(cause)))
+    assert before < 1.0 and stream.cycle(2_000.0) == (1.0 if cause is Cause.DECIDED else before)
 
 
 def test_the_papers_way_leaves_its_backlog_in_the_log() -> None:

@@ -26,7 +26,7 @@ def test_of_two_queries_in_one_chain_only_the_one_that_allows_it_is_shed() -> No
         side = rows.filter(ps.col("key") >= 0).name(f"{name} side")
         side.write_black_hole().name(name).with_min_accuracy(minimum).with_priority(priority)
     graph = job.plan(1)
-    shedding = LoadShedding(graph, Control("qod", "act"), at_branches=True)
+    shedding = LoadShedding(graph, Control("qod", "act"))
     (edge,) = shedding.shedders.branches
     # A row costs 0.6 ms for the one and 0.4 ms for the other; 1,300 rows/s come.
     rates, lag, keeps = KeepRates(), 0.0, []

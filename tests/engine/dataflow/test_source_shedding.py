@@ -14,6 +14,7 @@ from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.model.connectors import NOTHING
 from penstock.model.keep_rates import STEPS, steps_of
+from penstock.model.sampling import STEP
 from penstock.model.schema import TimeColumn
 from penstock.shedding.kept_log import Stretch
 from penstock.shedding.offset_sampling import sample_steps
@@ -33,12 +34,17 @@ class Shedding:
     """A head in the test's hands."""
 
     def __init__(
-        self, steps: Mapping[str, Sequence[Step]], positions: Mapping[str, Any] | None = None, *, delay_us: int = 0
+        self,
+        steps: Mapping[str, Sequence[Step]],
+        positions: Mapping[str, Any] | None = None,
+        *,
+        delay_us: int = 0,
+        branches: tuple[str, ...] = (),
     ) -> None:
         self.clock, self.counters, self.rejected = ManualClock(), RowCounters(), Rejected()
         source = Scripts(steps, bounded=False)
         self.head = SourceHead(
-            SourceStream("source", source, TimeColumn("at"), delay_us, seed=SEED),
+            SourceStream("source", source, TimeColumn("at"), delay_us, seed=SEED, branches=branches),
             SourceStart(source.partitions(1), positions),
             ReadPace(64, linger_ns=10 * MS, idle_timeout_ns=100 * MS),
             clock=self.clock,
@@ -163,3 +169,52 @@ def test_dead_letters_keep_their_numbers_while_rows_are_dropped() -> None:
         f"row {n + 1}" for n, stay in enumerate(chosen) if stay
     ]
     assert steps_of(keep) == 32
+
+
+BRANCHES = ("a>b", "a>c")
+
+
+@given(st.lists(st.tuples(st.integers(1, 12), RATES, st.sampled_from([None, 0.0, 0.125, 0.5])), max_size=12))
+def test_rows_have_their_steps_while_branches_shed_and_headers_say_how_far(
+    reads: list[tuple[int, float | None, float | None]],
+) -> None:
+    steps, first = [], 0
+    for count, _, _ in reads:
+        steps.append(numbered(first, count))
+        first += count
+    shedding = Shedding({"p": steps}, branches=BRANCHES)
+    elements: list[Element] = []
+    logged: dict[int, tuple[float, Mapping[str, float]]] = {}
+    held: tuple[float, Mapping[str, float]] | None = None
+    number = 0
+    for count, keep, branch in reads:
+        if keep is not None:
+            shedding.head.set_keep(keep, {} if branch is None else {"a>c": branch, "another>one": 0.0})
+            held = keep, {} if branch is None or branch >= keep else {"a>c": branch}
+        elements += shedding.poll()
+        logged |= {} if held is None else dict.fromkeys(range(number, number + count), held)
+        number += count
+    elements += shedding.drain()
+    for batch in (element for element in elements if isinstance(element, Batch)):
+        numbers = batch.rows.column("x").to_pylist()
+        rates = {str(logged.get(n, (1.0, {}))) for n in numbers}
+        assert len(rates) == 1
+        keep, limits = logged.get(numbers[0], (1.0, {}))
+        assert batch.keep == keep
+        assert batch.branches == (bytes((steps_of(keep), steps_of(limits["a>c"]))) if limits else b"")
+        drawn = sample_steps(SEED, "p", np.array(numbers)).tolist()
+        assert (batch.rows.column(STEP.name).to_pylist() if limits else drawn) == drawn
+        assert batch.rows.schema.names[:2] == ["at", "x"] and (STEP.name in batch.rows.schema.names) == bool(limits)
+    stretches = shedding.head.take_stretches()
+    assert {o: (item.keep, item.branches) for item in stretches for o in range(item.start, item.stop)} == logged
+
+
+def test_rows_of_an_unusable_time_leave_and_the_others_keep_their_steps() -> None:
+    times = pa.array([1, None, 3, None, 5], pa.timestamp("us"))
+    read = type(NOTHING)(pa.RecordBatch.from_arrays([times, pa.array([0, 1, 2, 3, 4])], names=["at", "x"]))
+    shedding = Shedding({"p": [read]}, branches=BRANCHES)
+    shedding.head.set_keep(1.0, {"a>b": 0.5})
+    (batch,) = [element for element in shedding.drain() if isinstance(element, Batch)]
+    assert batch.rows.column("x").to_pylist() == [0, 2, 4]
+    assert batch.rows.column(STEP.name).to_pylist() == sample_steps(SEED, "p", np.array([0, 2, 4])).tolist()
+    assert len(shedding.rejected.raw) == 2 and not any(b"step" in item.raw for item in shedding.rejected.raw)

@@ -57,6 +57,8 @@ def test_what_runs_is_seen_and_load_shedding_has_all_that_it_needs(tmp_path: Pat
     sheddings = list(redecide(log, "qod", {}))
     assert len(sheddings) == 4 and all(each.same for each in sheddings)
     assert sheddings[-1].decision.reason == "all queries at full accuracy"
+    by_lags = [each.decision.reason for each in redecide(log, "qod", {"reading.sources": "lag maxima"})]
+    assert by_lags[1:] == ["all queries at full accuracy"] * 3
 
 
 def test_a_job_keeps_its_log(tmp_path: Path) -> None:

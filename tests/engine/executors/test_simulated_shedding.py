@@ -35,25 +35,40 @@ def filtered(job: ps.Job) -> None:
     read(job, 2, "those").select("key").name("keys").collect().name("beside").with_min_accuracy(0.1, columns=False)
 
 
+def parted(job: ps.Job) -> None:
+    """Queries of several contracts behind one source: branches of branches, behind an exchange, and one not at all."""
+    rows = read(job, 3, "rows").filter(col("value") >= 50).name("some")
+    rows.select("key", "value").name("whole").collect().name("all")
+    few = rows.split(few=col("value") < 900)["few"].filter(lambda value: value % 9 > 0).name("few")
+    few.select("value").name("values").collect().name("values out").with_min_accuracy(0.3, columns=False)
+    few.rebalance().select("key").name("keys").collect().name("out").with_min_accuracy(0.1, columns=False)
+
+
+PIPELINES = {"filtered": filtered, "parted": parted}
+
+
 @cache
-def simulation(managed: bool) -> Simulation:
+def simulation(pipeline: str, managed: bool) -> Simulation:
     job = ps.Job()
-    filtered(job)
+    PIPELINES[pipeline](job)
     made = Simulation(record_pipeline(job.graph, 10_000), faults=Faults(), managed=managed)
     made.sheds = True
     return made
 
 
 @pytest.mark.parametrize("managed", [False, True])
-def test_the_committed_output_is_what_the_log_says_was_kept(managed: bool) -> None:
-    results = [simulation(managed).run(seed) for seed in range(1, 9)]
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_committed_output_is_what_the_log_says_was_kept(pipeline: str, managed: bool) -> None:
+    results = [simulation(pipeline, managed).run(seed) for seed in range(1, 9)]
     agree(results)
     assert sum(result.crashes for result in results) > len(results)
 
 
 @pytest.mark.long("some hundreds of seeds lose power at every step of the log")
 def test_power_is_lost_around_every_step_of_the_log() -> None:
-    results = [simulation(managed).run(seed) for managed in (False, True) for seed in SEEDS]
+    results = [
+        simulation(pipeline, managed).run(seed) for pipeline in PIPELINES for managed in (False, True) for seed in SEEDS
+    ]
     agree(results)
     crashed: Counter[str] = Counter()
     for result in results:

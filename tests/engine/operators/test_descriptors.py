@@ -14,7 +14,7 @@ from penstock.engine.core.contract import Operator
 from penstock.engine.operators.descriptor import PlanContext, key_places, plain_columns
 from penstock.engine.operators.registry import OPERATORS, by_spec, descriptor_of, descriptors, make_operator
 from penstock.model.errors import BugError
-from penstock.model.job_graph import MAIN, OperatorNode
+from penstock.model.job_graph import MAIN, BranchSpec, OperatorNode
 from penstock.model.schema import StreamSchema
 from tests.operator_specs import spec_classes
 from tests.penstock.recovery.stateful_pipelines import PIPELINES as STATEFUL
@@ -34,6 +34,9 @@ def without_state(left: Stream, right: Stream) -> Stream:
 
 
 PIPELINES: dict[str, Pipeline] = {**STATEFUL, "without_state": without_state}
+
+BY_THE_PLANNER = {BranchSpec}
+"""No user writes them."""
 
 
 def nodes(build: Pipeline) -> Iterator[tuple[OperatorNode, list[StreamSchema]]]:
@@ -59,7 +62,8 @@ def test_two_descriptors_of_one_spec_are_a_bug() -> None:
 
 
 def test_these_pipelines_have_every_kind_of_operator() -> None:
-    assert {type(node.spec) for build in PIPELINES.values() for node, _ in nodes(build)} == set(spec_classes())
+    written = {type(node.spec) for build in PIPELINES.values() for node, _ in nodes(build)}
+    assert written | BY_THE_PLANNER == set(spec_classes())
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

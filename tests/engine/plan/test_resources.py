@@ -10,6 +10,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.engine.plan.resources import instance_ranks, rank_needs, task_resources
+from penstock.http_api.job_answers import graph_answer
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.plan_views.words import plan_data
@@ -37,6 +38,7 @@ def test_the_task_of_an_operator_needs_what_that_needs_and_no_other_does() -> No
     assert needs(plan) == [{}, {"GPU": 0.5, "lens": 3.0}, {}]
     assert needs(cloudpickle.loads(cloudpickle.dumps(plan))) == needs(plan)
     assert rank_needs(plan, 2).operators.startswith("'score' at ")
+    assert [task.resources for task in graph_answer("scores", plan).tasks] == [{}, {"GPU": 0.5, "lens": 3.0}, {}]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,14 @@ def test_everything_arrives_in_order(data: st.DataObject, links: Links) -> None:
                 case "rows":
                     rows = data.draw(batches())
                     picks = data.draw(picks_of(rows.num_rows))
-                    due.append(put(one, data.draw(st.integers(0, 2)), Batch(rows, 0.5, 77_000), picks))
+                    due.append(
+                        put(
+                            one,
+                            data.draw(st.integers(0, 2)),
+                            Batch(rows, 0.5, 77_000, branches=data.draw(st.binary(max_size=3))),
+                            picks,
+                        )
+                    )
                 case "many":
                     count = data.draw(st.integers(1, 30_000))
                     due.append(put(one, 3, Batch(pa.record_batch({"x": np.arange(count), "y": np.arange(count)}))))

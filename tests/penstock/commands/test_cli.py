@@ -89,15 +89,18 @@ task 0 ×2: source-1*  read CSV bids.csv
 │   event time  at, watermark 1s behind
 │   shedding    never: it ends by itself, so what comes late is not lost
 └─ filter-1*  where price > 1
-   ╞═ hash(item) (left) ═▶ task 2 ×2: joined (drawn below)
-   ╘═ hash(item) ═▶ task 3 ×2: agg-1*  group by item
-      │   window    tumbling 10s, emits final results
-      │   n         count()
-      │   total     sum(price)
-      │   shedding  n, total estimated, with an interval
-      └─ sink-2*  sink: write sums
-             mode  append, min accuracy 0.7, priority 5
-             adds  accuracy, biased, n_low, n_high, n_certified, total_low, total_high, total_certified
+   ├─ filter-1>joined*  branch that keeps what its source keeps
+   │  ╘═ hash(item) (left) ═▶ task 2 ×2: joined (drawn below)
+   └─ filter-1>agg-1*  branch with a keep rate of its own
+      │   shedding  never, as its source
+      ╘═ hash(item) ═▶ task 3 ×2: agg-1*  group by item
+         │   window    tumbling 10s, emits final results
+         │   n         count()
+         │   total     sum(price)
+         │   shedding  n, total estimated, with an interval
+         └─ sink-2*  sink: write sums
+                mode  append, min accuracy 0.7, priority 5
+                adds  accuracy, biased, n_low, n_high, n_certified, total_low, total_high, total_certified
 
 task 1 ×2: source-2*  read CSV goods.csv
 │   columns     at, item, label

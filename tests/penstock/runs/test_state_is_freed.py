@@ -14,10 +14,13 @@ from tests.contracts.executors.workload import outputs, read_both, write_inputs
 
 @pytest.fixture(autouse=True)
 def before() -> Iterator[list[Instance]]:
-    """What other tests have left in memory; the collector stands still meanwhile."""
+    """What other tests have left in memory; the collector stands still meanwhile.
+
+    Instances are known by their type: `isinstance` asks a weak proxy for the class of what may be gone.
+    """
     gc.collect()
     gc.disable()
-    yield [item for item in gc.get_objects() if isinstance(item, Instance)]
+    yield [item for item in gc.get_objects() if issubclass(type(item), Instance)]
     gc.enable()
 
 
@@ -32,7 +35,7 @@ def new_instances(before: list[Instance]) -> list[str]:
     return [
         item.name
         for item in gc.get_objects()
-        if isinstance(item, Instance) and not any(item is other for other in before)
+        if issubclass(type(item), Instance) and not any(item is other for other in before)
     ]
 
 

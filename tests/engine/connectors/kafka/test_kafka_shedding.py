@@ -1,7 +1,7 @@
 """The reader of a partition while it sheds: dropped messages are not decoded, and cost their place in the account."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import given
@@ -23,6 +23,7 @@ class Sample:
 
     keep: float = 1.0
     times: int = 0
+    branches: Mapping[str, float] = field(default_factory=dict)
 
     def chosen(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         return None if self.keep == 1.0 else sample_steps(5, "t/3", offsets) < self.keep * STEPS
@@ -60,6 +61,7 @@ def test_every_message_stays_or_is_shed_by_the_log_over_a_restart_anywhere(
     dead: list[int | None] = []
     skipped = shed = 0
     log: dict[int, float] = {}
+    branches: dict[int, dict[str, float]] = {}
     while not ended:
         start = int(np.searchsorted(everything.offsets, position.offset))
         left = everything.slice(start, len(everything))
@@ -68,6 +70,7 @@ def test_every_message_stays_or_is_shed_by_the_log_over_a_restart_anywhere(
         assert reader.sample_by(sample)
         for _ in range(stop):
             sample.keep = rates[number % len(rates)]
+            sample.branches = {"a>b": sample.keep / 2} if number % 3 else {}
             number += 1
             read = reader.read(rows)
             seen += [(row["at"], _keep(read)) for row in (read.rows.to_pylist() if read.rows else [])]
@@ -75,6 +78,13 @@ def test_every_message_stays_or_is_shed_by_the_log_over_a_restart_anywhere(
             skipped += read.skipped
             if read.sampled is not None:
                 shed += read.sampled.shed
+                held = dict(read.sampled.branches)
+                assert held in ({}, {"a>b": read.sampled.keep / 2})
+                if read.rows is not None:
+                    offsets = read.rows.column("at").to_pylist()
+                    assert held == {} or (read.sampled.offsets is not None and read.sampled.offsets.tolist() == offsets)
+                    for offset in offsets:
+                        assert branches.setdefault(offset, held) == held
                 covered = range(read.sampled.start, read.sampled.stop)
                 assert log.keys().isdisjoint(covered)
                 log |= dict.fromkeys(covered, read.sampled.keep)

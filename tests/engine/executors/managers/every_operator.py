@@ -94,3 +94,6 @@ def pipelines(job: Job, where: Path) -> None:
     }
     for name, stream in found.items():
         stream.write_parquet(where / name, mode="changelog" if stream.updating else "append")
+    parted = ps.read_iterable(rows, schema=FIELDS, time="at", job=job)
+    parted.filter(col("value") > 10).write_parquet(where / "part").with_min_accuracy(0.5)
+    parted.filter(col("value") > 5).write_parquet(where / "whole")

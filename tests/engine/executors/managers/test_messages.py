@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.dataflow.accounting import TimeSpent
-from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut, SetKeep
+from penstock.engine.executors.managers.adoption_messages import (
+    GuardTerms,
+    HeldDeployment,
+    Holding,
+    KeptCut,
+    SetKeep,
+)
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import HeldFolder, InputFile, SizeAndTime
 from penstock.engine.executors.managers.messages import (
@@ -82,7 +88,10 @@ STRETCHES = st.lists(
     max_size=2,
 ).map(tuple)
 CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS, STRETCHES)
-SHEDDING = st.none() | st.builds(SetKeep, RATES, BRANCHES)
+TERMS = st.none() | st.builds(
+    GuardTerms, RATES, st.lists(st.tuples(NAME, NAME, NAME, st.floats(0, 1)), max_size=2).map(tuple), NAMES
+)
+SHEDDING = st.none() | st.builds(SetKeep, RATES, BRANCHES, TERMS)
 HOLDINGS = st.builds(
     Holding,
     COUNTS,
@@ -131,6 +140,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     Holding: HOLDINGS,
     dict[str, float]: RATES,
     SetKeep | None: SHEDDING,
+    GuardTerms | None: TERMS,
     tuple[Stretch, ...]: STRETCHES,
     tuple[tuple[str, str, float], ...]: BRANCHES,
     tuple[HeldFolder, ...]: st.lists(st.builds(HeldFolder, NAME, NAME, NAME, COUNTS, OWNERS), max_size=2).map(tuple),

@@ -7,6 +7,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from numba import njit
+from numba.extending import overload
 
 from penstock.dsl.job import Job
 from penstock.dsl.readers import read_iterable
@@ -14,7 +16,15 @@ from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.executors.embedded import EmbeddedJob
 from penstock.engine.executors.managers.messages import OutOfStep, StuckInStep
-from penstock.engine.executors.managers.step_report import LongSteps, Step, StepReport, StepWatch, step_of
+from penstock.engine.executors.managers.step_report import (
+    COMPILES,
+    LongSteps,
+    Step,
+    StepReport,
+    StepWatch,
+    is_compiling,
+    step_of,
+)
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.source_location import user_line_inside
@@ -91,7 +101,7 @@ def test_a_function_that_hangs_is_found_in_a_job(tmp_path: Path, parallelism: in
         running.start()
         while True:
             report = reports.get(timeout=WAIT_S)
-            if isinstance(report, StuckInStep) and report.line:
+            if isinstance(report, StuckInStep) and report.line not in ("", COMPILES):
                 break
     assert report.instance.startswith("slow")
     assert report.line == f"{__file__}:{slow.__code__.co_firstlineno + 1}"
@@ -101,3 +111,21 @@ def test_a_function_that_hangs_is_found_in_a_job(tmp_path: Path, parallelism: in
     running.join()
     assert over.instance == report.instance and over.seconds > report.seconds
     assert sink.rows() == [{"x": 1}]
+
+
+def doubled(value: int) -> int:
+    return value
+
+
+def test_a_step_that_compiles_says_so() -> None:
+    seen: list[bool] = []
+
+    @overload(doubled)
+    def _typed(value):  # type: ignore[no-untyped-def]
+        seen.append(is_compiling(sys._getframe()))
+        return lambda value: 2 * value
+
+    kernel: Any = njit(lambda value: doubled(value))
+    assert kernel(21) == 42
+    assert seen and all(seen)
+    assert not is_compiling(sys._getframe())

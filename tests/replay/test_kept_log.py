@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import UserError
 from penstock.replay.kafka_slices import offset_range
-from penstock.replay.keep_log import ALL_KEPT, KeepLog, Stretch, StretchRates
+from penstock.replay.kept_log import ALL_KEPT, KeptLog, Stretch, StretchRates
 from penstock.replay.offset_log import read_offset_log
 from penstock.shedding.offset_sampling import sample_steps
 
@@ -23,10 +23,10 @@ def line(start: Any, stop: Any, keep: Any = 1.0, **more: Any) -> str:
     return json.dumps(item | more) + "\n"
 
 
-def log_of(path: Path, text: str) -> KeepLog:
+def log_of(path: Path, text: str) -> KeptLog:
     path.write_text(text)
     log = read_offset_log(path)
-    assert isinstance(log, KeepLog)
+    assert isinstance(log, KeptLog)
     return log
 
 
@@ -90,7 +90,7 @@ def test_the_log_of_a_job_is_a_folder_whose_parts_are_one_log(tmp_path: Path) ->
     (folder / "0000000001-0000000001.jsonl").write_text(HEAD + line(0, 5, 0.5) + line(0, 4, partition=1))
     (folder / "0000000002-0000000001.jsonl").write_text(HEAD + line(5, 9, 0.5) + line(4, 8, 0.5, partition=1))
     log = read_offset_log(folder)
-    assert isinstance(log, KeepLog)
+    assert isinstance(log, KeptLog)
     assert log.stretches == {
         ("bids", "t", 0): [Stretch(0, 9, StretchRates(0.5))],
         ("bids", "t", 1): [Stretch(0, 4, ALL_KEPT), Stretch(4, 8, StretchRates(0.5))],
@@ -116,7 +116,7 @@ def test_the_offsets_that_were_left_out_are_those_whose_step_is_not_below_the_ra
         stretches.append(Stretch(at, at + wide, StretchRates(step / 64)))
         limit |= dict.fromkeys(range(at, at + wide), step)
         at += wide + 3
-    log = KeepLog("log", "shop", 7, {("bids", "t", 0): stretches})
+    log = KeptLog("log", "shop", 7, {("bids", "t", 0): stretches})
     offsets = np.arange(start, start + length)
     steps = sample_steps(7, "t/0", offsets)
     dropped = sum(step >= limit.get(offset, 64) for offset, step in zip(offsets.tolist(), steps.tolist(), strict=True))

@@ -53,7 +53,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepLog:
+class KeptLog:
     """A log's content: of each partition its stretches, ascending and apart; neighbours have different rates.
 
     A record stayed if its step is below the keep rate of its stretch in steps; beyond a branch, if it is below the
@@ -114,7 +114,7 @@ def stretches_of(items: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[Partiti
     return stretches
 
 
-def joined(name: str, logs: Sequence[KeepLog]) -> KeepLog:
+def joined(name: str, logs: Sequence[KeptLog]) -> KeptLog:
     """Return logs of one job as one.
 
     Raises:
@@ -138,7 +138,7 @@ def joined(name: str, logs: Sequence[KeepLog]) -> KeepLog:
             follows = merged and part.start == merged[-1].stop and part.rates == merged[-1].rates
             merged.append(Stretch(merged.pop().start, part.stop, part.rates) if follows else part)
         stretches[partition] = merged
-    return KeepLog(name, first.job, first.seed, stretches)
+    return KeptLog(name, first.job, first.seed, stretches)
 
 
 class LineError(ValueError):
