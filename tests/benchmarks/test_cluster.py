@@ -1,15 +1,19 @@
 """The benchmark of several task managers: every part gives figures, and the tables have them."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.benchmarks.cluster import ray_throughput, throughput
 from penstock.benchmarks.cluster.__main__ import PARTS, main
 from penstock.benchmarks.cluster.held import full_state, read_notes
 from penstock.benchmarks.cluster.ray_cluster import HEAD_ACTOR, RAY, TASK_MANAGERS
-from penstock.benchmarks.cluster.settings import EMBEDDED, ONE, TWO
+from penstock.benchmarks.cluster.settings import EMBEDDED, ONE, TWO, Cores
 
 EVENTS = 5_000
 
@@ -48,6 +52,17 @@ def test_checkpoints_hold_an_operator_on_either_side(capsys: pytest.CaptureFixtu
     for line in lines:
         assert line["checkpoints"] == 2 and line["state_mb"] > 0
         assert 0 < line["p50_ms"] <= line["p99_ms"] <= line["longest_ms"]
+
+
+def test_cpu_seconds_are_those_since_the_beginning_though_an_older_child_ended() -> None:
+    older_s = 0.3
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as older:
+        while psutil.Process(older.pid).cpu_times().user < older_s:
+            os.sched_yield()
+        cores = Cores()
+        older.kill()
+        older.wait()
+        assert 0 < cores.cpu_s() < older_s
 
 
 def test_checkpoints_of_a_state_that_still_grows_do_not_count(tmp_path: Path) -> None:
