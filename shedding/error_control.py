@@ -30,13 +30,15 @@ class ErrorRule:
     """How needs follow errors.
 
     ``headroom``: the error that is aimed at, as a share of the wanted one, since rows scatter around their rate.
-    ``rows``: so many of the last rows are judged, or half of their number from the last cycle if that is more.
+    ``rows``: so many of the last rows are judged, or half of their number from the last cycle if that is more; those of
+    a cycle before count for ``fade`` of what they did, since windows in which rates changed look worse than they are.
     ``raise_by``: a rate at which too many rows have no interval is exceeded by so much; ``probe_by``: that bound comes
     down by so much in each cycle in which they have one.
     """
 
     headroom: float = 0.95
     rows: float = 200.0
+    fade: float = 0.85
     raise_by: float = 4 / STEPS
     probe_by: float = 0.1 / STEPS
 
@@ -65,7 +67,7 @@ def learned(rule: ErrorRule, memory: ErrorMemory, goal: ErrorGoal, counted: Erro
         return memory
     past = memory.counts.rows
     room = max(rule.rows - counted.rows, 0.5 * counted.rows)
-    counts = counted + memory.counts.scaled(min(1.0, room / past) if past else 0.0)
+    counts = counted + memory.counts.scaled(min(rule.fade, room / past) if past else 0.0)
     unit_error = counts.quantile(goal.share)
     if math.isinf(unit_error):
         # Rows of a lower rate say nothing of whether there will be intervals at a higher one.

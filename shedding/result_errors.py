@@ -19,8 +19,8 @@ LEAST, MOST = 1e-4, 1e4
 """The unit errors of the first and of the last bucket end here; what lies beyond is counted in them."""
 
 _STEP = (MOST / LEAST) ** (1.0 / BUCKETS)
-_UNKNOWN, _UNKNOWN_KEEP, _EXACT = BUCKETS, BUCKETS + 1, BUCKETS + 2
-FIGURES = BUCKETS + 3
+_UNKNOWN, _UNKNOWN_KEEP = BUCKETS, BUCKETS + 1
+FIGURES = BUCKETS + 2
 """The length of a vector of counts."""
 
 
@@ -47,7 +47,7 @@ def half_width_at(unit_error: float, keep: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ErrorCounts:
-    """Counts of rows by unit error; of those that have no interval, with the sum of their keep rates, and exact ones.
+    """Counts of rows by unit error, and of those that have no interval with the sum of their keep rates.
 
     All of it is a vector of `FIGURES` doubles, linear in rows: counts of several sinks and times are added.
     """
@@ -56,7 +56,7 @@ class ErrorCounts:
 
     @classmethod
     def of(cls, half_width: Floats, keep: Floats) -> "ErrorCounts":
-        """Count rows: their relative half-widths, inf where there is no interval, and keep rates, 1 where exact."""
+        """Count rows: their relative half-widths, inf where there is none, and keep rates; at 1 they say nothing."""
         shed = keep < 1.0
         known = shed & np.isfinite(half_width)
         figures = np.zeros(FIGURES)
@@ -66,7 +66,6 @@ class ErrorCounts:
         figures[:BUCKETS] = np.bincount(buckets, minlength=BUCKETS)
         unknown = shed & ~known
         figures[_UNKNOWN], figures[_UNKNOWN_KEEP] = unknown.sum(), keep[unknown].sum()
-        figures[_EXACT] = len(keep) - shed.sum()
         return cls(figures)
 
     def __add__(self, other: "ErrorCounts") -> "ErrorCounts":
