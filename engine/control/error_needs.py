@@ -4,9 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.engine.control.shedding_scope import SheddingScope
+from penstock.model.keep_rates import KeepRates
 from penstock.shedding.error_control import ErrorMemory, ErrorRule, error_at, learned, need, steadied
 from penstock.shedding.error_sharing import Competitor, Needs, shared
 from penstock.shedding.result_errors import ErrorCounts
+
+UNSURE = 0.1
+"""Rows of a cycle in which rates changed count for so much: windows of several rates look worse than they are."""
 
 
 class ErrorNeeds:
@@ -16,16 +20,19 @@ class ErrorNeeds:
         """Begin with nothing measured."""
         self._rule = ErrorRule()
         self._memories: dict[str, ErrorMemory] = {}
+        self._in_force = KeepRates()
         self.needs: Needs = {}
         """The least keep rates of the last cycle, by query."""
         self.missed = ""
         """Which errors cannot be had, and by how much they are missed; empty: all can, or nothing was measured yet."""
 
-    def learn(self, scope: SheddingScope, counted: Mapping[str, ErrorCounts]) -> None:
-        """Take in the rows of a cycle."""
+    def learn(self, scope: SheddingScope, counted: Mapping[str, ErrorCounts], in_force: KeepRates) -> None:
+        """Take in the rows of a cycle, and the rates that were in force in it."""
+        share = UNSURE if in_force != self._in_force else 1.0
+        self._in_force = in_force
         for name, goal in scope.goals.items():
             memory = self._memories.get(name, ErrorMemory())
-            memory = learned(self._rule, memory, goal, counted.get(name, ErrorCounts()))
+            memory = learned(self._rule, memory, goal, counted.get(name, ErrorCounts()).scaled(share))
             self._memories[name] = steadied(self._rule, memory, goal)
 
     def decide(self, scope: SheddingScope, fits: Callable[[Needs], bool]) -> None:

@@ -49,6 +49,9 @@ class JobPlaces:
     silent_s: Mapping[str, float]
 
 
+MISSED_CYCLES = 3
+"""After so many cycles in a row in which a maximum error cannot be met its user is told."""
+
 LATE_NS = TICK_NS // 2
 """A tick that comes later than this after it was due is counted."""
 
@@ -90,6 +93,7 @@ class JobControl:
         self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
         self._lags = LagMaxima()
         self._errors = ErrorBook()
+        self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
         self.shedding, self._limits = shedding, limits
         self.warn: Callable[[str], None] = _say_nothing
@@ -219,7 +223,8 @@ class JobControl:
                     f"INFEASIBLE: {status.infeasible}; sources are held back and their lag grows: lower a minimum "
                     "accuracy, or give the job more cores."
                 )
-        if status.missed and shedding.is_acting and not (self._status is not None and self._status.missed):
+        self._missed_cycles = self._missed_cycles + 1 if status.missed else 0
+        if self._missed_cycles == MISSED_CYCLES and shedding.is_acting:
             self.warn(
                 f"INACCURATE: {status.missed}; rows go out with wider intervals: allow a greater error, or give "
                 "the job more cores."

@@ -131,7 +131,7 @@ class LoadShedding:
         segments = _segments(scope, seen, in_force)
         self._fits = fitted(seen, segments, self._fits)
         prepared = with_segments(backlog.snapshot, segments, self._fits)
-        self._errors.learn(scope, errors or {})
+        self._errors.learn(scope, errors or {}, in_force)
         self._errors.decide(scope, lambda needs: self._is_feasible(_with_least(prepared, needs)))
         prepared = _with_least(prepared, self._errors.needs)
         decision, self._memory = self.policy.decide(prepared, self._memory)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.model.max_error import Otherwise
 from tests.contracts.executors.metered import until
 
 RATE = 2_000
@@ -87,3 +88,25 @@ def test_a_wanted_error_is_had_though_a_more_important_query_would_take_all(want
     print("within", within, "of", len(table), "kept", keep, "|", metrics.shedding.sentence())
     assert keep < 0.9
     assert (within >= 0.95) is wanted
+
+
+@pytest.mark.long("25 s of overload; tests/engine/control/test_error_loop.py closes the loop on a virtual clock")
+@pytest.mark.parametrize("otherwise", ["keep", "null"])
+def test_an_error_that_cannot_be_had_is_said_and_holds_nothing_back(otherwise: Otherwise, tmp_path: Path) -> None:
+    job = ps.Job()
+    rows = ps.read(Due(), time="at", job=job).name("due").filter(lambda row: spent(1_200_000)).name("counted side")
+    result = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).collect().name("counted")
+    result.with_max_error(0.03, otherwise=otherwise)
+    control = ps.Control(shed="qod", mode="act", period_s=2)
+    handle = job.start("errors", control=control, batch_rows=20, directory=tmp_path)
+    begun_s = time.monotonic()
+    until(lambda: time.monotonic() - begun_s > 25.0, handle)
+    lag = sum(partition.messages for source in handle.metrics().sources for partition in source.partitions)
+    metrics = handle.stop()
+    assert metrics.shedding is not None
+    assert metrics.shedding.missed.startswith("maximum errors cannot be met ('counted' would need to keep")
+    assert not metrics.shedding.infeasible and lag < 2 * RATE
+    table = result.table().sort_by("window_start").to_pandas().iloc[20:]
+    print("kept", table["accuracy"].mean(), "lag", lag, "|", metrics.shedding.sentence())
+    assert len(table) and table["n_low"].notna().all()
+    assert table["n"].isna().all() if otherwise == "null" else table["n"].notna().all()
