@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from penstock.model.errors import OptionError
+from penstock.model.max_error import check_error
 
 Shed = Literal["off", "qod", "qod-paper"]
 Mode = Literal["recommend", "act"]
@@ -62,13 +63,16 @@ class QueryLimit:
 
     min_accuracy: float | None = None
     priority: int | None = None
+    max_error: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no limit.
 
         Raises:
-            OptionError: the accuracy is not in [0, 1].
+            OptionError: the accuracy is not in [0, 1], or the error not above 0 and below 1.
         """
+        if self.max_error is not None:
+            check_error(self.max_error)
         if self.min_accuracy is not None and not 0.0 <= self.min_accuracy <= 1.0:
             raise OptionError(f"min_accuracy is a share from 0 to 1, not {self.min_accuracy}")
 
@@ -98,6 +102,7 @@ class Limits:
                 before,
                 min_accuracy=before.min_accuracy if limit.min_accuracy is None else limit.min_accuracy,
                 priority=before.priority if limit.priority is None else limit.priority,
+                max_error=before.max_error if limit.max_error is None else limit.max_error,
             )
         return Limits(later.shed or self.shed, queries)
 
@@ -105,21 +110,27 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-def limits_of(shed: str | None, query: str | None, min_accuracy: float | None, priority: int | None) -> Limits:
+def limits_of(
+    shed: str | None,
+    query: str | None,
+    min_accuracy: float | None,
+    priority: int | None,
+    max_error: float | None = None,
+) -> Limits:
     """Return the change that these values ask for; None: as it was.
 
     Raises:
         OptionError: there is nothing to change, or it is not said of which query.
     """
     if query is None:
-        if min_accuracy is not None or priority is not None:
-            raise OptionError("min_accuracy and priority are those of a query: say which")
+        if min_accuracy is not None or priority is not None or max_error is not None:
+            raise OptionError("min_accuracy, max_error and priority are those of a query: say which")
         if shed is None:
-            raise OptionError("say what is to change: shed, or min_accuracy or priority of a query")
+            raise OptionError("say what is to change: shed, or min_accuracy, max_error or priority of a query")
         return Limits(shed)
-    if min_accuracy is None and priority is None:
-        raise OptionError(f"say what is to change of query {query!r}: min_accuracy, or priority")
-    return Limits(shed, {query: QueryLimit(min_accuracy, priority)})
+    if min_accuracy is None and priority is None and max_error is None:
+        raise OptionError(f"say what is to change of query {query!r}: min_accuracy, max_error or priority")
+    return Limits(shed, {query: QueryLimit(min_accuracy, priority, max_error)})
 
 
 @dataclass(frozen=True, slots=True)

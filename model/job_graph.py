@@ -15,6 +15,7 @@ from penstock.model.connectors import Sink, Source
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId
+from penstock.model.max_error import CONFIDENCE, MaxError
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Emission, Windowing
 
@@ -138,13 +139,15 @@ class AggregateSpec(KeyedSpec):
     """Group by keys (and a window) and aggregate; without a window the result is updating.
 
     Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates; with
-    ``estimates``, which the planner sets for queries under contract, the columns of `result_columns` behind them.
+    ``estimates``, which the planner sets for queries under contract, the columns of `result_columns` behind them, with
+    intervals at ``confidence``.
     """
 
     aggregates: tuple[tuple[str, AggregateCall], ...]
     windowing: Windowing | None = None
     emission: Emission = Emission(mode="updates")
     estimates: bool = False
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,8 @@ class SinkSpec(OperatorSpec):
 
     ``min_accuracy`` in [0, 1] and ``priority`` (greater is more important) bound what may be shed for this query;
     below 1 it is under contract. ``max_lag_us`` is how long after it came a row may be waiting before that is overload
-    (None: as the run says). ``columns``: results of a query under contract say how good they are.
+    (None: as the run says). ``columns``: results of a query under contract say how good they are. ``max_error``: the
+    error that is wanted of them.
     """
 
     sink: Sink
@@ -201,11 +205,22 @@ class SinkSpec(OperatorSpec):
     priority: int = 0
     max_lag_us: int | None = None
     columns: bool = True
+    max_error: MaxError | None = None
 
     @property
     def under_contract(self) -> bool:
         """Whether rows may be shed for this query."""
         return self.min_accuracy < 1.0
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of its intervals."""
+        return CONFIDENCE if self.max_error is None else self.max_error.confidence
+
+    @property
+    def leaves_out_wide(self) -> bool:
+        """Whether values whose interval is too wide are null."""
+        return self.max_error is not None and self.max_error.otherwise == "null"
 
     @property
     def shows_quality(self) -> bool:

@@ -5,13 +5,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueryAccuracy:
-    """The accuracy of a query in the last cycle, shares in [0, 1]: its minimum, what is desired, what it had."""
+    """The accuracy of a query in the last cycle, shares in [0, 1]: its minimum, what is desired, what it had.
+
+    Of a query that wants a certain error: ``max_error``, the ``error`` that it has at ``current`` (None: not measured),
+    and the least keep rate that it is ``granted`` for that.
+    """
 
     query: str
     minimum: float
     priority: float
     desired: float
     current: float
+    max_error: float | None = None
+    error: float | None = None
+    granted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,7 @@ class SheddingStatus:
     ``sources``: (source, keep rate) of those that do not keep all; ``branches``: (producer, consumer, keep rate).
     ``infeasible``: why minimums cannot be met, "" if they can: sources are held back then. ``applied``: the rates are
     those of the shedders, and not only recommended. ``late_ticks`` came more than half a second after they were due,
-    the latest by ``latest_ms``.
+    the latest by ``latest_ms``. ``missed``: which maximum errors cannot be met, "" if all can be.
     """
 
     shed: str
@@ -34,13 +41,19 @@ class SheddingStatus:
     applied: bool = False
     late_ticks: int = 0
     latest_ms: int = 0
+    missed: str = ""
 
     def sentence(self) -> str:
         """Return the rates and the accuracy of each query that does not have all, for people."""
         rates = [f"{source} {rate:.0%}" for source, rate in self.sources]
         rates += [f"{producer} > {consumer} {rate:.0%}" for producer, consumer, rate in self.branches]
         lower = [each for each in self.queries if each.desired < 1.0 or each.current < 0.995]
-        accuracies = [f"{each.query} desired {each.desired:.0%}, had {each.current:.0%}" for each in lower]
+        accuracies = [
+            f"{each.query} desired {each.desired:.0%}, had {each.current:.0%}"
+            + (f", error {each.error:.1%}" if each.error is not None else "")
+            for each in lower
+        ]
         said = f"{', '.join(rates) or 'all'}{'' if self.applied else ', recommended only'}"
         said += f" ({'; '.join(accuracies)})" if accuracies else ""
+        said += f"; {self.missed}" if self.missed else ""
         return f"{said}; infeasible: {self.infeasible}" if self.infeasible else said

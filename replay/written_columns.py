@@ -40,7 +40,7 @@ def written_columns(graph: JobGraph, sink: OperatorNode) -> WrittenColumns:
         return WrittenColumns(schema, users)
     planned = with_estimates(graph)
     edge = planned[sink.id].inputs[0]
-    columns = SinkColumns(planned[edge.operator].outputs[edge.output])
+    columns = SinkColumns(planned[edge.operator].outputs[edge.output], nullable=spec.leaves_out_wide)
     chosen = any(_decides_by_estimates(planned, node) for node in planned.upstream([sink.id]).values())
     return WrittenColumns(columns.schema, users, columns.intervals, quality=True, chosen=chosen)
 

@@ -6,7 +6,7 @@ branch what the most demanding one behind the branch does. Called once a cycle, 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.model.keep_rates import STEPS, Edge, KeepRates, in_steps
 
@@ -28,6 +28,22 @@ class ShedderQueries:
     origin: Mapping[Edge, str] = field(default_factory=dict)
     source_minimum: Mapping[str, float] = field(default_factory=dict)
     branch_minimum: Mapping[Edge, float] = field(default_factory=dict)
+
+
+def with_needs(shedders: ShedderQueries, needs: Mapping[str, float]) -> ShedderQueries:
+    """Return the shedders with least rates that give these queries what they need, in [0, 1]."""
+    return replace(
+        shedders,
+        source_minimum={
+            name: max([least, *(needs[query] for query in shedders.sources[name] if query in needs)])
+            for name, least in shedders.source_minimum.items()
+            if name in shedders.sources
+        },
+        branch_minimum={
+            edge: max([least, *(needs[query] for query in shedders.branches[edge] if query in needs)])
+            for edge, least in shedders.branch_minimum.items()
+        },
+    )
 
 
 def keep_rates(desired: Mapping[str, float], shedders: ShedderQueries, before: KeepRates) -> KeepRates:

@@ -23,6 +23,7 @@ from penstock.engine.kernels.running_totals import scan_counts
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr
+from penstock.model.max_error import CONFIDENCE
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots, VectorColumn
 
@@ -37,7 +38,7 @@ class Aggregation:
 
     ``input_types[j]`` are the types of the inputs of ``calls[j]``; ``updating`` says that rows can
     be retracted. Without ``sharing`` every aggregate has state of its own. ``sample`` says what results tell of rows
-    that were shed.
+    that were shed, their intervals at ``confidence``.
 
     Raises:
         ExpressionError: an aggregate does not take its inputs.
@@ -53,6 +54,7 @@ class Aggregation:
         updating: bool = False,
         sharing: bool = True,
         sample: Sample = Sample.UNKNOWN,
+        confidence: float = CONFIDENCE,
     ) -> None:
         self.operator = operator
         self.names = tuple(names)
@@ -77,7 +79,7 @@ class Aggregation:
         """The weighted part; None: results say nothing of rows that were shed."""
         if sample is not Sample.UNKNOWN:
             types = [accumulator.result_type for accumulator in self.accumulators]
-            self.estimates = Estimates.of(calls, types, self.owners, sample is Sample.ESTIMATED)
+            self.estimates = Estimates.of(calls, types, self.owners, sample is Sample.ESTIMATED, confidence)
 
     def columns(self) -> dict[str, ColumnSpec]:
         """Return the state columns for a `TableSpec`: ``rows``, then ``a0.`` ... of the first

@@ -18,6 +18,7 @@ from penstock.engine.accumulators.intervals import MIN_ROWS, Interval, Moments, 
 from penstock.engine.accumulators.typed_estimates import typed, typed_ends
 from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, FLAWED, HEADER, MISSING, Block
 from penstock.model.aggregates import AggregateCall
+from penstock.model.max_error import CONFIDENCE
 from penstock.state.keys.arrays import Ints, Mask
 
 Doubles = NDArray[np.float64]
@@ -51,11 +52,15 @@ Named = Callable[[int], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The weighted blocks of an aggregation's vector: ``blocks`` by aggregate, None where there is no estimator."""
+    """The weighted blocks of an aggregation's vector: ``blocks`` by aggregate, None where there is no estimator.
+
+    ``confidence``: the share of samples whose intervals cover, in (0, 1); nothing of it is in state.
+    """
 
     functions: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     blocks: tuple[Block | None, ...]
+    confidence: float = CONFIDENCE
 
     @classmethod
     def of(
@@ -64,6 +69,7 @@ class Estimates:
         types: Sequence[pa.DataType],
         owners: Sequence[int | None],
         weighted: bool,
+        confidence: float = CONFIDENCE,
     ) -> "Estimates":
         """Lay out the vector: aggregates that share exact state share a block; ``weighted`` False: none has one."""
         start = HEADER
@@ -79,7 +85,7 @@ class Estimates:
                     owned[owner] = Block(start, call.function != "count")
                     start = owned[owner].end
                 blocks.append(owned[owner])
-        return cls(tuple(call.function for call in calls), tuple(types), tuple(blocks))
+        return cls(tuple(call.function for call in calls), tuple(types), tuple(blocks), confidence)
 
     @property
     def width(self) -> int:
@@ -117,7 +123,7 @@ class Estimates:
         Raises:
             NumericOverflowError: a value does not fit its type.
         """
-        sample = _Sample(vectors, row_counts)
+        sample = _Sample(vectors, row_counts, self.confidence)
         if not sample.shed.any() and not sample.flawed.any():
             return self.exact(values, len(row_counts))
         estimated: list[pa.Array] = []
@@ -141,7 +147,8 @@ class Estimates:
 class _Sample:
     """What is known of the rows of each group, whatever their values."""
 
-    def __init__(self, vectors: Doubles, row_counts: Ints) -> None:
+    def __init__(self, vectors: Doubles, row_counts: Ints, confidence: float) -> None:
+        self._confidence = confidence
         self._n, self._weights, self._s = (vectors[:, ALL_ROWS.start + place] for place in range(3))
         self._missing = vectors[:, MISSING]
         self._rows = row_counts
@@ -162,13 +169,13 @@ class _Sample:
     def interval(self, function: str, value: Doubles, moments: "_BlockMoments") -> Interval:
         """Return the interval of each group's value."""
         if function != "count":
-            return interval(value, moments.effective_rows(), moments.deviations(function, value))
-        ends = interval(value, moments.effective_rows(), moments.of_rows())
+            return interval(value, moments.effective_rows(), moments.deviations(function, value), self._confidence)
+        ends = interval(value, moments.effective_rows(), moments.of_rows(), self._confidence)
         few = np.flatnonzero(self.shed & (moments.n < MIN_ROWS) & self._is_even())
         if few.size:
             keep = np.clip(self._n[few] / self._weights[few], 1e-9, 1.0 - 1e-9)
             counted = np.rint(np.maximum(moments.n[few], 0)).astype(np.int64)
-            exact = binomial(counted, keep)
+            exact = binomial(counted, keep, self._confidence)
             ends.low[few], ends.high[few] = exact.low + moments.count[few], exact.high + moments.count[few]
             ends.valid[few] = ends.certified[few] = True
         # Rows that were kept are there, whatever the sample says.

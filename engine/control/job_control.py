@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from penstock.engine.control.decision_log import DecisionLog
+from penstock.engine.control.error_book import ErrorBook
 from penstock.engine.control.lag_maxima import LagMaxima
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
@@ -47,6 +48,9 @@ class JobPlaces:
     places: Mapping[str, str]
     silent_s: Mapping[str, float]
 
+
+MISSED_CYCLES = 3
+"""After so many cycles in a row in which a maximum error cannot be met its user is told."""
 
 LATE_NS = TICK_NS // 2
 """A tick that comes later than this after it was due is counted."""
@@ -88,6 +92,8 @@ class JobControl:
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
         self._lags = LagMaxima()
+        self._errors = ErrorBook()
+        self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
         self.shedding, self._limits = shedding, limits
         self.warn: Callable[[str], None] = _say_nothing
@@ -136,6 +142,8 @@ class JobControl:
         if keep is not None:
             self._in_force[manager] = keep
         self._book.hear(manager, machine, part, now_ns)
+        if part is not None:
+            self._errors.hear(part)
         if manager not in self._latest or self._latest[manager][1] is None:
             # Its first cycle begins with its instances.
             self._cycles.hear(manager, machine, part, now_ns)
@@ -188,7 +196,7 @@ class JobControl:
     def _shed(self, shedding: LoadShedding, seen: ClusterSnapshot, in_force: KeepRates) -> KeepOrder | None:
         if self._limits is not None:
             shedding.change(self._limits.wanted)
-        cycle = shedding.cycle(seen, in_force)
+        cycle = shedding.cycle(seen, in_force, self._errors.take())
         if cycle is None:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
@@ -202,6 +210,7 @@ class JobControl:
                     "sources": dict(cycle.rates.sources),
                     "branches": {">".join(edge): rate for edge, rate in cycle.rates.branches.items()},
                     "infeasible": cycle.status.infeasible,
+                    "missed": cycle.status.missed,
                     "exempt": sorted(cycle.exempt),
                 }
                 self._log.result(
@@ -214,6 +223,12 @@ class JobControl:
                     f"INFEASIBLE: {status.infeasible}; sources are held back and their lag grows: lower a minimum "
                     "accuracy, or give the job more cores."
                 )
+        self._missed_cycles = self._missed_cycles + 1 if status.missed else 0
+        if self._missed_cycles == MISSED_CYCLES and shedding.is_acting:
+            self.warn(
+                f"INACCURATE: {status.missed}; rows go out with wider intervals: allow a greater error, or give "
+                "the job more cores."
+            )
         self._status = replace(
             status,
             applied=shedding.is_acting,

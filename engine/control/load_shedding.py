@@ -5,11 +5,12 @@ segments cost, rates in steps. One thread calls it; it touches nothing else.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from penstock.engine.control.error_needs import ErrorNeeds
 from penstock.engine.control.part_reading import edges_between_tasks
 from penstock.engine.control.policies import make_policy
 from penstock.engine.control.shedding_scope import SheddingScope, shedding_scope
@@ -20,8 +21,9 @@ from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
-from penstock.shedding.keep_settings import ShedderQueries, keep_rates
+from penstock.shedding.keep_settings import ShedderQueries, keep_rates, with_needs
 from penstock.shedding.qod_sources import NO_LAGS, OfferedRates, offered_to_sources
+from penstock.shedding.result_errors import ErrorCounts
 from penstock.shedding.segments import Fits, Segment, fitted, with_segments
 from penstock.shedding.source_backlog import BacklogRule, counted_backlog
 from penstock.shedding.useful_time import with_useful_time
@@ -51,6 +53,7 @@ class LoadShedding:
         self._old: Mapping[str, float] | None = None
         self._rates = KeepRates()
         self._infeasible = ""
+        self._errors = ErrorNeeds()
         self.limits = NO_LIMITS
         self.scope = self._scope(NO_LIMITS)
         self.shed: str = control.shed
@@ -106,11 +109,16 @@ class LoadShedding:
 
     @property
     def shedders(self) -> ShedderQueries:
-        """The shedders, by name."""
-        return self.scope.shedders
+        """The shedders, by name, with the least rates of the last cycle."""
+        return with_needs(self.scope.shedders, self._errors.needs)
 
-    def cycle(self, snapshot: ClusterSnapshot, in_force: KeepRates) -> ShedCycle | None:
-        """Decide on a snapshot of the job, in whose window rates were in force; None: nothing is decided any more."""
+    def cycle(
+        self, snapshot: ClusterSnapshot, in_force: KeepRates, errors: Mapping[str, ErrorCounts] | None = None
+    ) -> ShedCycle | None:
+        """Decide on a snapshot of the job, in whose window rates were in force; None: nothing is decided any more.
+
+        ``errors``: those of the rows in the window, of queries that want certain ones.
+        """
         if self.shed == "off":
             self._rates, self._infeasible = KeepRates(), ""
             return None
@@ -123,6 +131,9 @@ class LoadShedding:
         segments = _segments(scope, seen, in_force)
         self._fits = fitted(seen, segments, self._fits)
         prepared = with_segments(backlog.snapshot, segments, self._fits)
+        self._errors.learn(scope, errors or {}, in_force)
+        self._errors.decide(scope, lambda needs: self._is_feasible(_with_least(prepared, needs)))
+        prepared = _with_least(prepared, self._errors.needs)
         decision, self._memory = self.policy.decide(prepared, self._memory)
         desired, reason = dict.fromkeys(prepared.queries.name, 1.0), decision.reason
         exempt = frozenset(name for name, task in scope.source_tasks.items() if task in backlog.exempt)
@@ -133,13 +144,18 @@ class LoadShedding:
             if exempt:
                 names = ", ".join(map(repr, sorted(exempt)))
                 reason = f"{decision.reason}; not shed yet: what waits at {names} is old, or may wait"
-            self._rates = keep_rates(desired, scope.shedders, self._rates)
+            self._rates = keep_rates(desired, self.shedders, self._rates)
             # A task whose minimum needs more than one thread is asked more instances for, and fails no machine.
-            lacks = decision.failed or decision.demands
+            lacks = _lacks(decision)
             self._infeasible = f"minimum accuracies cannot be met ({decision.reason})" if lacks else ""
         elif isinstance(decision, NoChange) and decision.cause is Cause.DECIDED:
             self._rates, self._infeasible = KeepRates(), ""
         return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))
+
+    def _is_feasible(self, snapshot: ClusterSnapshot) -> bool:
+        """Return whether the minimums of a snapshot would fit; a policy that cannot see refuses none."""
+        decision, _ = self.policy.decide(snapshot, self._memory)
+        return not isinstance(decision, ShedPlan) or not _lacks(decision)
 
     def _status(
         self, seen: ClusterSnapshot, desired: Mapping[str, float], reason: str, in_force: KeepRates
@@ -161,13 +177,34 @@ class LoadShedding:
             self._control.mode,
             reason,
             tuple(
-                QueryAccuracy(name, scope.minimum[name], scope.priority[name], desired[name], current[name])
+                QueryAccuracy(
+                    name,
+                    scope.minimum[name],
+                    scope.priority[name],
+                    desired[name],
+                    current[name],
+                    scope.goals[name].error if name in scope.goals else None,
+                    self._errors.error_of(name, current[name]),
+                    self._errors.needs.get(name),
+                )
                 for name in seen.queries.name
             ),
             tuple(sorted(self._rates.sources.items())),
             tuple((*edge, rate) for edge, rate in sorted(self._rates.branches.items())),
             self._infeasible,
+            missed=self._errors.missed,
         )
+
+
+def _lacks(plan: ShedPlan) -> bool:
+    return bool(plan.failed or plan.demands)
+
+
+def _with_least(snapshot: ClusterSnapshot, needs: Mapping[str, float]) -> ClusterSnapshot:
+    """Return a snapshot in which queries may not be shed below what they need."""
+    queries = snapshot.queries
+    least = [needs.get(name, 0.0) for name in queries.name]
+    return replace(snapshot, queries=replace(queries, minimum_accuracy=np.maximum(queries.minimum_accuracy, least)))
 
 
 def _share_read(seen: ClusterSnapshot, scope: SheddingScope) -> dict[str, float]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.columns import Floats, Ints
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
@@ -49,6 +50,7 @@ PARTITIONS = pa.schema(
         *((name, "f8") for name in ("consumed", "behind", "appended")),
     ]
 )
+ERRORS = pa.schema([("query", pa.string()), ("number", pa.int32()), ("place", pa.int32()), ("figure", "f8")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class PartReading:
     ``instances`` has a row for each, by the row of its task and its number; ``sent`` one for each edge and producer
     instance, ``received`` one for each edge and consumer instance: rows that have come, and those of them that wait.
     Edges are those between tasks, in the order of `edges_between_tasks`. ``partitions`` has a row for each partition
-    of a source that has not ended: what was taken of it here, and what its reader knows of the log.
+    of a source that has not ended: what was taken of it here, and what its reader knows of the log. ``errors`` has one
+    for each figure but 0 of the errors of each query here (`shedding.result_errors`), by the instance of its sink.
     """
 
     time_ns: int
@@ -66,6 +69,7 @@ class PartReading:
     sent: pa.Table = field(repr=False)
     received: pa.Table = field(repr=False)
     partitions: pa.Table = field(repr=False, default_factory=PARTITIONS.empty_table)
+    errors: pa.Table = field(repr=False, default_factory=ERRORS.empty_table)
 
 
 def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
@@ -109,7 +113,7 @@ def read_part(build: Build, now_ns: int) -> PartReading:
         for consumer, counts in _received(build.receivers.get(edge, {})).items()
     ]
     tables = (_table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED), _table(logs, PARTITIONS))
-    return PartReading(now_ns, *tables)
+    return PartReading(now_ns, *tables, _table(_errors(build), ERRORS))
 
 
 def encode_table(table: pa.Table) -> bytes:
@@ -141,6 +145,19 @@ def _counts(instance: Instance, now_ns: int) -> tuple[float, ...]:
     queue_bytes = NAN if instance.gate is None else float(instance.gate.waiting_bytes)
     spent = astuple(accounting.spent(now_ns))
     return float(not instance.done), *spent, NAN if cpu_ns is None else float(cpu_ns), queue_bytes
+
+
+def _errors(build: Build) -> list[tuple[Any, ...]]:
+    """Return what the rows of queries that want a certain error have had."""
+    rows: list[tuple[Any, ...]] = []
+    for instance in build.instances:
+        for node in instance.nodes:
+            if isinstance(node.operator, SinkOperator) and node.operator.errors is not None:
+                counted = node.operator.errors.counts.figures
+                places = np.flatnonzero(counted)
+                found = zip(places.tolist(), counted[places].tolist(), strict=True)
+                rows += [(node.name, instance.index, place, figure) for place, figure in found]
+    return rows
 
 
 def _figure(count: int | None) -> float:

@@ -4,7 +4,7 @@ Pure, of the plan: `engine.plan.shedding_points` says where rows may be shed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, SinkSpec, SourceSpec
 from penstock.model.keep_rates import Edge
+from penstock.model.max_error import LEAST_KEEP, MaxError
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.shedding.error_control import ErrorGoal
 from penstock.shedding.keep_settings import ShedderQueries
 
 
@@ -26,7 +28,7 @@ class SheddingScope:
 
     ``declared`` (the minimum of its user), ``minimum`` and ``priority`` by query. A query none of whose rows may be
     shed has the minimum 1, whatever its user allows. ``source_tasks``: the task of each source that may be shed;
-    ``max_lag_s`` by such a task.
+    ``max_lag_s`` by such a task. ``goals``: the errors that are wanted, by query, of those of which rows may be shed.
     """
 
     graph: ExecutionGraph
@@ -37,6 +39,7 @@ class SheddingScope:
     priority: Mapping[str, float]
     source_tasks: Mapping[str, str]
     max_lag_s: Mapping[str, float]
+    goals: Mapping[str, ErrorGoal] = field(default_factory=dict)
 
     def with_limits(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
         """Return a snapshot of the job with the limits that hold now."""
@@ -90,7 +93,12 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
         {name: float(spec.priority) for name, spec in sinks.items()},
         source_tasks,
         max_lag_s,
+        {name: _goal(spec, spec.max_error) for name, spec in sinks.items() if name in sheddable and spec.max_error},
     )
+
+
+def _goal(spec: SinkSpec, wanted: MaxError) -> ErrorGoal:
+    return ErrorGoal(wanted.error, wanted.rows, spec.min_accuracy, spec.min_accuracy > LEAST_KEEP)
 
 
 def check_limits(graph: ExecutionGraph, limits: Limits) -> None:
@@ -115,13 +123,28 @@ def _with_limits(graph: JobGraph, limits: Limits) -> JobGraph:
             )
         node = sinks[name]
         spec = _spec(node.spec)
+        wanted = _limited(name, spec.max_error, limit.max_error)
         spec = replace(
             spec,
+            max_error=wanted,
             min_accuracy=spec.min_accuracy if limit.min_accuracy is None else limit.min_accuracy,
             priority=spec.priority if limit.priority is None else limit.priority,
         )
         operators[node.id] = replace(node, spec=spec)
     return JobGraph(operators)
+
+
+def _limited(query: str, wanted: MaxError | None, error: float | None) -> MaxError | None:
+    if error is None:
+        return wanted
+    if wanted is None:
+        raise OptionError(f"query {query!r} has no with_max_error() in its program, so there is none to change")
+    if wanted.otherwise != "keep":
+        raise OptionError(
+            f"query {query!r} leaves values out that miss an error of {wanted.error:g} "
+            f"(otherwise={wanted.otherwise!r}), so that is changed in its program"
+        )
+    return replace(wanted, error=error)
 
 
 def _spec(spec: object) -> SinkSpec:

@@ -168,6 +168,14 @@ class OperatorDescriptor(ABC, Generic[S]):
         """Return the result's names of the columns by which the one input is partitioned; None: one of them is lost."""
         return None
 
+    def with_confidence(self, spec: S, confidence: float) -> S:
+        """Return the spec whose intervals are at this confidence, in (0, 1), of an operator that `estimates`."""
+        return spec
+
+    def without_interval(self, spec: S) -> Sequence[tuple[str, str]]:
+        """Return what of an operator that `estimates` has no interval: names, and what they are."""
+        return ()
+
     def with_hidden(self, spec: S, names: Columns) -> S | None:
         """Return the spec that carries hidden columns of these names from its input to its result.
 

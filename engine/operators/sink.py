@@ -13,6 +13,7 @@ from penstock.engine.core.elements import Batch
 from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import KeyExpressions, OperatorDescriptor
 from penstock.engine.operators.sink_columns import SinkColumns
+from penstock.engine.operators.sink_errors import SinkErrors
 from penstock.model.connectors import Writer
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
@@ -44,7 +45,11 @@ class SinkOperator(Operator):
     def __init__(self, spec: SinkSpec, schema: StreamSchema, name: str) -> None:
         """Take the spec; ``schema`` is the input's."""
         self._spec = spec
-        self._columns = SinkColumns(schema) if spec.shows_quality else None
+        self._columns = _columns(spec, schema)
+        self.errors: SinkErrors | None = None
+        """The errors of its rows, where the query wants them to be small."""
+        if self._columns is not None and spec.max_error is not None:
+            self.errors = SinkErrors(self._columns.intervals, spec.max_error)
         self._schema = schema = schema if self._columns is None else self._columns.schema
         self._codec = KeyCodec([schema.fields.field(key).type for key in spec.key]) if spec.key else None
         self._grouper = KeyGrouper()
@@ -94,6 +99,8 @@ class SinkOperator(Operator):
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
         rows = batch.rows if self._columns is None else self._columns.rows(batch)
+        if self.errors is not None:
+            rows = self.errors.rows(rows)
         self._writer.write(self._in_mode(rows))
         counters.passed += batch.rows.num_rows
         return ()
@@ -167,7 +174,13 @@ def sink_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
 
 def written_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
     """Return the fields a writer receives of a plan's rows, which hide how good they are in a query under contract."""
-    return sink_schema(spec, SinkColumns(schema).schema if spec.shows_quality else schema)
+    columns = _columns(spec, schema)
+    return sink_schema(spec, schema if columns is None else columns.schema)
+
+
+def _columns(spec: SinkSpec, schema: StreamSchema) -> SinkColumns | None:
+    """Return what shows how good the rows of a query are, None if it does not."""
+    return SinkColumns(schema, nullable=spec.leaves_out_wide) if spec.shows_quality else None
 
 
 class SinkDescriptor(OperatorDescriptor[SinkSpec]):
@@ -209,6 +222,8 @@ class SinkDescriptor(OperatorDescriptor[SinkSpec]):
         """Say what is written, in which mode, and what may be shed for it."""
         mode = spec.mode if not spec.key else f"{spec.mode} by {', '.join(spec.key)}"
         quality = f"{mode}, min accuracy {spec.min_accuracy:g}, priority {spec.priority}"
+        if spec.max_error is not None:
+            quality += f", {spec.max_error.text()}"
         if spec.max_lag_us is not None:
             quality += f", max lag {format_microseconds(spec.max_lag_us)}"
         return Words(f"sink: {spec.sink.describe()}", (("mode", quality),))

@@ -21,13 +21,15 @@ class SinkColumns:
     ``schema`` is that of the rows it makes, which do not have columns of one name twice if `clash` is None.
     """
 
-    def __init__(self, schema: StreamSchema) -> None:
-        """Take the schema of the rows as they come."""
+    def __init__(self, schema: StreamSchema, *, nullable: bool = False) -> None:
+        """Take the schema of the rows as they come; with ``nullable`` a value with an interval can be left out."""
         names = schema.fields.names
         users = [name for name in names if not is_hidden(name)]
         estimated = [name for name in users if low_of(name) in names]
         added = [*_QUALITY, *(field for name in estimated for field in _interval(schema.fields, name))]
-        fields = [*(schema.fields.field(name) for name in users), *added]
+        shown_fields = (schema.fields.field(name) for name in users)
+        own = [field.with_nullable(True) if nullable and field.name in estimated else field for field in shown_fields]
+        fields = [*own, *added]
         shown = [field.name for field in fields]
         self.clash = next((field.name for field in added if shown.count(field.name) > 1), None)
         self.intervals = tuple(estimated)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.sink_columns import SinkColumns
+from penstock.engine.plan.max_errors import check_max_errors, confidences
 from penstock.engine.plan.schemas import output_schemas
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
@@ -45,6 +46,8 @@ def with_estimates(graph: JobGraph) -> JobGraph:
     ]
     if not under_contract:
         return graph
+    check_max_errors(graph)
+    graph = _confident(graph)
     upstream = graph.upstream(under_contract)
     carriers = _carriers(graph)
     rebuilt = JobGraph()
@@ -54,6 +57,16 @@ def with_estimates(graph: JobGraph) -> JobGraph:
         else:
             _add(rebuilt, node, estimates=node.id in upstream and descriptor_of(node.spec).estimates)
     return rebuilt
+
+
+def _confident(graph: JobGraph) -> JobGraph:
+    """Return the graph whose aggregates have intervals at the confidence that their queries want."""
+    wanted = confidences(graph)
+    operators = dict(graph.operators)
+    for operator, confidence in wanted.items():
+        node = operators[operator]
+        operators[operator] = replace(node, spec=descriptor_of(node.spec).with_confidence(node.spec, confidence))
+    return JobGraph(operators)
 
 
 def _shows(node: OperatorNode) -> bool:
@@ -180,7 +193,24 @@ def _projected(graph: JobGraph, node: OperatorNode, port: int, columns: Sequence
 
 
 def _check_names(node: OperatorNode, spec: SinkSpec, schema: StreamSchema) -> None:
-    clash = SinkColumns(schema).clash
+    columns = SinkColumns(schema)
+    clash = columns.clash
+    if spec.max_error is not None and not columns.intervals:
+        raise PlanError(
+            f"query {node.name!r} at {node.where} wants a maximum error, but none of its columns is a count, sum or "
+            "mean as it was aggregated: what is computed from these has no interval"
+        )
+    left_out = [name for name in spec.key if name in columns.intervals] if spec.leaves_out_wide else []
+    if left_out:
+        raise PlanError(
+            f"query {node.name!r} at {node.where} would have null in its key {left_out[0]!r} where that is not "
+            "accurate enough: write with_max_error(..., otherwise='keep')"
+        )
+    if clash is not None and spec.max_error is not None:
+        raise PlanError(
+            f"query {node.name!r} at {node.where} wants a maximum error, so it writes a column {clash!r}, but it has "
+            "one of this name: rename() yours"
+        )
     if clash is not None:
         raise PlanError(
             f"query {node.name!r} at {node.where} is under contract, so it writes a column {clash!r}, but it has one "

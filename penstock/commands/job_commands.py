@@ -89,6 +89,7 @@ def limits(
     job: JobPlace,
     query: Annotated[str | None, optional("QUERY", "The query whose limits change, by the name of its sink.")] = None,
     min_accuracy: Annotated[float | None, optional("SHARE", "Keep at least this share of its rows: 0.5.")] = None,
+    max_error: Annotated[float | None, optional("E", "Half of an interval by its value: 0.1.")] = None,
     priority: Annotated[int | None, optional("P", "Queries of a greater one are shed last.")] = None,
     shed: ShedChoice = None,
     action_token: ActionToken = None,
@@ -103,7 +104,7 @@ def limits(
         from penstock.http_api.answers import LimitsRequest
 
         client = client_of(job, "action_token", action_token)
-        print_limits(client.limit(LimitsRequest(shed, query, min_accuracy, priority)), as_json=as_json)
+        print_limits(client.limit(LimitsRequest(shed, query, min_accuracy, priority, max_error)), as_json=as_json)
 
 
 def savepoint(

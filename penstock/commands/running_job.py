@@ -117,7 +117,11 @@ def print_limits(answer: LimitsAnswer, *, as_json: bool) -> None:
     shed = "as it was started" if answer.shed is None else answer.shed
     print(f"limits of {answer.job} from the next cycle on: shed {shed}")
     for query, limit in answer.queries.items():
-        values = {"minimum accuracy": limit.min_accuracy, "priority": limit.priority}
+        values = {
+            "minimum accuracy": limit.min_accuracy,
+            "maximum error": limit.max_error,
+            "priority": limit.priority,
+        }
         said = ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
         print(f"  {query!r}: {said}")
 

@@ -186,17 +186,18 @@ class Handle:
         query: str | None = None,
         *,
         min_accuracy: float | None = None,
+        max_error: float | None = None,
         priority: int | None = None,
         shed: str | None = None,
     ) -> None:
-        """Change the minimum accuracy or the priority of a query, or what sheds load, within a cycle.
+        """Change minimum accuracy, maximum error or priority of a query, or what sheds load, within a cycle.
 
         Raises:
             OptionError: the job has no control of load, or the query no contract.
         """
         if isinstance(self._job, RemoteJob):
             raise OptionError("the head of the job is an actor: use penstock limits URL, or attached=True")
-        self._job.limits.change(limits_of(shed, query, min_accuracy, priority))
+        self._job.limits.change(limits_of(shed, query, min_accuracy, priority, max_error))
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the job's metrics."""

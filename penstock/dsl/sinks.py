@@ -18,9 +18,11 @@ from penstock.engine.connectors.local.table_rows import table_rows
 from penstock.model.config import check_count
 from penstock.model.connectors import Sink
 from penstock.model.durations import Duration
+from penstock.model.errors import OptionError
 from penstock.model.function_sink import FunctionSink
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
+from penstock.model.max_error import LEAST_KEEP, MaxError, Otherwise
 from penstock.model.option_literals import Guarantee, MessageFormat, WriteMode
 from penstock.model.schema import StreamSchema
 
@@ -70,9 +72,31 @@ class SinkHandle:
         ``columns`` it does not.
 
         Raises:
-            OptionError: it is no number in [0, 1].
+            OptionError: it is no number in [0, 1], or it is 1 and the query wants a maximum error.
         """
-        return self._change(min_accuracy=check_accuracy(accuracy), columns=columns)
+        least = check_accuracy(accuracy)
+        spec = self.job.graph[self._operator].spec
+        if least == 1.0 and isinstance(spec, SinkSpec) and spec.max_error is not None:
+            raise OptionError("with_min_accuracy(1.0) forbids what with_max_error() allows: leave out one of them")
+        return self._change(min_accuracy=least, columns=columns)
+
+    def with_max_error(
+        self, error: float, *, confidence: float = 0.95, otherwise: Otherwise = "keep", groups: float = 0.95
+    ) -> Self:
+        """Keep as many rows under overload as this error needs: half of an interval within ``error`` times its value.
+
+        That holds for the share ``groups`` of the rows of the query; both are above 0 and below 1, and intervals are
+        those at ``confidence``. It is under contract then: without `with_min_accuracy` below 1 it may be shed down to
+        1/64. Where there is not enough CPU for it, rows whose intervals are wider are written as they are
+        (``otherwise="keep"``), or with null for such values (``"null"``).
+
+        Raises:
+            OptionError: a number is out of its range, or there is no such ``otherwise``.
+        """
+        spec = self.job.graph[self._operator].spec
+        assert isinstance(spec, SinkSpec)
+        least = spec.min_accuracy if spec.under_contract else LEAST_KEEP
+        return self._change(min_accuracy=least, max_error=MaxError(error, confidence, otherwise, groups))
 
     def with_max_lag(self, lag: Duration) -> Self:
         """Call it overload when rows of this query wait longer than this before they are processed.

@@ -148,14 +148,15 @@ class StopRequest:
 class LimitsRequest:
     """Change limits from the next cycle of the controllers on; null: what holds stays.
 
-    ``shed`` is the policy that sheds load, ``off``: none; ``query`` one whose ``min_accuracy`` in [0, 1] and
-    ``priority`` change.
+    ``shed`` is the policy that sheds load, ``off``: none; ``query`` one whose ``min_accuracy`` in [0, 1],
+    ``max_error`` above 0 and below 1, and ``priority`` change.
     """
 
     shed: str | None = None
     query: str | None = None
     min_accuracy: float | None = None
     priority: int | None = None
+    max_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

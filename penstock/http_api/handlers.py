@@ -142,7 +142,8 @@ class Handlers:
 
     async def _limit(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, LimitsRequest)
-        limits = job.limits.change(limits_of(order.shed, order.query, order.min_accuracy, order.priority))
+        wanted = limits_of(order.shed, order.query, order.min_accuracy, order.priority, order.max_error)
+        limits = job.limits.change(wanted)
         return _json(LimitsAnswer(job.status().name, limits.shed, dict(limits.queries)))
 
     async def _take_savepoint(self, request: Request) -> Response:

@@ -61,6 +61,7 @@ OPTIONS = {
     "--limit": "N",
     "--master": "URL",
     "--max-dead-letters": "LIMIT",
+    "--max-error": "E",
     "--max-failed-checkpoints": "N",
     "--metrics-host": "HOST",
     "--metrics-port": "PORT",

@@ -272,10 +272,7 @@ class Progress(Message, frozen=True):
 
 
 class Metrics(Message, frozen=True):
-    """The metrics of all that is hosted here, once a second and before it goes.
-
-    Without checkpoints ``stretches`` are what sources have read since that was said last.
-    """
+    """The metrics of all here, once a second and before it goes; without checkpoints what sources read since then."""
 
     metrics: JobMetrics
     stretches: tuple[Stretch, ...] = ()
@@ -284,7 +281,7 @@ class Metrics(Message, frozen=True):
 class Readings(Message, frozen=True):
     """The readings of a task manager's process and of what it hosts, once a second.
 
-    The tables are those of a `PartReading`, as Arrow streams; empty: it hosts nothing. ``keep``: the rates in force.
+    The tables are those of a `PartReading`, as Arrow streams; empty: there is none. ``keep``: the rates in force.
     """
 
     machine: MachineReading
@@ -293,6 +290,7 @@ class Readings(Message, frozen=True):
     received: bytes = b""
     partitions: bytes = b""
     keep: SetKeep | None = None
+    errors: bytes = b""
 
 
 class Status(Message, frozen=True):

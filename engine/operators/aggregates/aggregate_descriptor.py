@@ -6,6 +6,7 @@ from dataclasses import replace
 from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
+from penstock.engine.operators.aggregates.estimate_schema import has_interval
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
@@ -97,6 +98,15 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
     def with_hidden(self, spec: AggregateSpec, names: Columns) -> AggregateSpec:
         """Return the spec whose results say themselves how good they are."""
         return replace(spec, estimates=True)
+
+    def with_confidence(self, spec: AggregateSpec, confidence: float) -> AggregateSpec:
+        """Return the spec with intervals at this confidence."""
+        return replace(spec, confidence=confidence)
+
+    def without_interval(self, spec: AggregateSpec) -> Sequence[tuple[str, str]]:
+        """Return the aggregates that have none, with what they are."""
+        window = f" over {spec.windowing.window}" if spec.windowing is not None else ""
+        return [(name, f"{call.function}{window}") for name, call in spec.aggregates if not has_interval(spec, call)]
 
     def sampling(self, spec: AggregateSpec) -> Sampling:
         """Return that results of a sample are estimates, or biased and say so.

@@ -151,7 +151,15 @@ def _aggregation(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggreg
             time_type(schema, name)
     names = [column for column, _ in spec.aggregates]
     calls = [call for _, call in spec.aggregates]
-    return Aggregation(name, names, calls, input_types, updating=schema.changelog, sample=_sample(spec))
+    return Aggregation(
+        name,
+        names,
+        calls,
+        input_types,
+        updating=schema.changelog,
+        sample=_sample(spec),
+        confidence=spec.confidence,
+    )
 
 
 def _sample(spec: AggregateSpec) -> Sample:

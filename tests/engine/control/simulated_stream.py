@@ -3,6 +3,7 @@
 Steps of 250 ms on a virtual clock; nothing of it knows the controller.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ from penstock.engine.control.load_shedding import LoadShedding
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
+from penstock.model.shedding_status import SheddingStatus
 from penstock.model.snapshot import (
     ApplicationColumns,
     ClusterSnapshot,
@@ -24,6 +26,7 @@ from penstock.model.snapshot import (
     TaskColumns,
 )
 from penstock.shedding.guard import GuardMemory, GuardRule, SourceInput, capped, decided, looked
+from penstock.shedding.result_errors import ErrorCounts
 
 STEP_S = 0.25
 STEPS = 20
@@ -55,16 +58,25 @@ class SimulatedStream:
     control: Control = field(default_factory=lambda: Control("qod", "act"))
 
     def __post_init__(self) -> None:
-        self.graph = one_query(self.minimum)
+        self.graph = self.plan()
         self.shedding = LoadShedding(self.graph, self.control)
         self.random = np.random.default_rng(self.seed)
         self.memory = GuardMemory()
         self.rates = KeepRates()
         self.infeasible = ""
+        self.status: SheddingStatus | None = None
         self.rule = GuardRule()
         self.offered = self.read = 0.0
         self.time_s = 1_000.0
         self.cycles = 0
+
+    def plan(self) -> ExecutionGraph:
+        """Return the plan of the job."""
+        return one_query(self.minimum)
+
+    def errors(self, rate: float) -> Mapping[str, ErrorCounts]:
+        """Return the errors of the rows of a cycle in which so many rows/s come."""
+        return {}
 
     @property
     def lag(self) -> float:
@@ -98,7 +110,8 @@ class SimulatedStream:
                 self.rates = capped(self.shedding.shedders, self.memory)
         snapshot = self._snapshot(self.offered - offered, self.read - read, kept, busy)
         self.cycles += 1
-        outcome = self.shedding.cycle(snapshot, self.rates)
+        outcome = self.shedding.cycle(snapshot, self.rates, self.errors(rate))
+        self.status = None if outcome is None else outcome.status
         self.infeasible = "" if outcome is None else outcome.status.infeasible
         rates = KeepRates() if outcome is None else outcome.rates
         self.memory = decided(self.rule, self.memory, rates)

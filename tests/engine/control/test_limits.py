@@ -53,7 +53,7 @@ def test_limits_of_what_there_is_not_are_refused_and_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ((None, None, 0.5, None), "min_accuracy and priority are those of a query"),
+        ((None, None, 0.5, None), "min_accuracy, max_error and priority are those of a query"),
         ((None, None, None, None), "say what is to change: shed"),
         ((None, "hot", None, None), "say what is to change of query 'hot'"),
     ],
