@@ -139,12 +139,14 @@ class AggregateSpec(KeyedSpec):
 
     Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates; with
     ``estimates``, which the planner sets for queries under contract, the columns of `result_columns` behind them.
+    ``sampler``, which it sets too, is the number of the sampler of keys behind its source; None: it needs all rows.
     """
 
     aggregates: tuple[tuple[str, AggregateCall], ...]
     windowing: Windowing | None = None
     emission: Emission = Emission(mode="updates")
     estimates: bool = False
+    sampler: int | None = None
 
 
 @dataclass(frozen=True)

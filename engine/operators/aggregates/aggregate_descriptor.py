@@ -7,6 +7,7 @@ from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
+from penstock.engine.operators.aggregates.sampled_sessions import SampledSessions
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
 from penstock.engine.operators.descriptions import Words, aggregate_text, group_text, window_details
@@ -50,7 +51,8 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         if spec.windowing is None:
             return GroupAggregate(spec, schema, name)
         if isinstance(spec.windowing.window, Session):
-            return SessionAggregate(spec, schema, name)
+            kind = SessionAggregate if spec.sampler is None else SampledSessions
+            return kind(spec, schema, name)
         if isinstance(spec.windowing.window, Count):
             return CountWindowAggregate(spec, schema, name)
         if spec.windowing.emission.mode == "updates":
@@ -106,6 +108,21 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         torn = spec.windowing is not None and isinstance(spec.windowing.window, Session | Count)
         by_user = any(call.user is not None for _, call in spec.aggregates)
         return Sampling.ALL_ROWS if torn or by_user else Sampling.ESTIMATED
+
+    def samples_keys(self, spec: AggregateSpec) -> bool:
+        """Return whether there are sessions by key, whose results leave once and are dated by their rows."""
+        windowing = spec.windowing
+        if windowing is None or not isinstance(windowing.window, Session) or not spec.keys:
+            return False
+        return windowing.emission.mode == "final" and windowing.clock == "event"
+
+    def with_sampler(self, spec: AggregateSpec, number: int) -> AggregateSpec:
+        """Return the spec with the number."""
+        return replace(spec, sampler=number)
+
+    def sampler(self, spec: AggregateSpec) -> int | None:
+        """Return the number."""
+        return spec.sampler
 
     def words(self, spec: AggregateSpec, node: OperatorNode) -> Words:
         """Say by which keys and windows, and what is computed."""
