@@ -14,7 +14,11 @@ from penstock.shedding.offset_sampling import Steps
 
 Times = NDArray[np.int64]
 
+BUCKETS = 64
+"""Keys are put into so many buckets, whose sums say how much sums over keys vary."""
+
 _MOST_PIECES = 256
+_ANOTHER = 0x5851F42D4C957F2D
 
 
 def key_steps(seed: int, hashes: NDArray[np.uint64]) -> Steps:
@@ -27,6 +31,11 @@ def key_steps(seed: int, hashes: NDArray[np.uint64]) -> Steps:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed = mixed ^ (mixed >> np.uint64(31))
     return (mixed >> np.uint64(64 - (STEPS - 1).bit_length())).astype(np.uint8)
+
+
+def key_buckets(seed: int, hashes: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return the bucket of each key, in [0, `BUCKETS`); it says nothing of the key's step."""
+    return key_steps(seed ^ _ANOTHER, hashes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ rows of a key can be shed by keys.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from penstock.engine.operators.descriptor import Sampling
+from penstock.engine.operators.descriptor import Columns, Sampling, plain_columns
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.ids import OperatorId
@@ -123,23 +123,33 @@ class _Tree:
                 if _sampling(consumer) in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
                     pending.append(consumer)
                 elif descriptor_of(consumer.spec).samples_keys(consumer.spec):
-                    minimum = _minimum(self._of_whole_results(consumer))
+                    minimum = _minimum(self._of_whole_results(consumer, _key_columns(consumer)))
                     if minimum < 1.0:
                         producer = self._graph[branch_above(self._graph, edge.operator)].name
                         yield (producer, consumer.name), minimum
 
-    def _of_whole_results(self, node: OperatorNode) -> _Demands:
-        """Return what is demanded of an operator's results, of which some are missing, and the others exact."""
+    def _of_whole_results(self, node: OperatorNode, keys: Columns | None, *, told: bool = True) -> _Demands:
+        """Return what is demanded of an operator's results, of which some are missing, and the others exact.
+
+        ``keys`` are their columns with the keys by which they are missing, if all are there; ``told``: rows say still
+        which of them share a key.
+        """
         demands = frozenset[_Demand]()
         for consumer, port in self._graph.consumers(node.id):
             if consumer.inputs[port].exchange == "broadcast" or consumer.inputs[port].output == LATE:
                 return _all_rows(f"{_place(consumer)} needs all of them")
+            descriptor, sampling = descriptor_of(consumer.spec), _sampling(consumer)
             if isinstance(consumer.spec, SinkSpec):
                 demands |= _of_query(consumer.name, consumer.spec)
-            elif _sampling(consumer) in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
-                demands |= self._of_whole_results(consumer)
-            else:
+            elif sampling in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
+                carried = None if keys is None else descriptor.carried(consumer.spec, keys)
+                demands |= self._of_whole_results(consumer, carried, told=told and len(consumer.inputs) == 1)
+            elif sampling is not Sampling.ESTIMATED or not told or self._graph.is_read(consumer.id, LATE):
                 demands |= _all_rows(f"{_place(consumer)} ({_verb(consumer)}) is made of more than one of them")
+            elif keys is not None and set(keys) <= set(plain_columns(descriptor.keys(consumer.spec, 0) or ()) or ()):
+                demands |= _all_rows(f"{_place(consumer)} ({_verb(consumer)}) groups them by the key itself")
+            else:
+                demands |= self._of_output(consumer, MAIN, spread=False)
         return demands
 
     def _of_output(self, node: OperatorNode, output: str, *, spread: bool) -> _Demands:
@@ -174,6 +184,12 @@ class _Tree:
 
     def _is_below(self, edge: Input) -> bool:
         return edge.operator in self._below
+
+
+def _key_columns(node: OperatorNode) -> Columns | None:
+    """Return the columns of an operator's results that have its keys."""
+    descriptor = descriptor_of(node.spec)
+    return descriptor.partitioned_by(node.spec, [descriptor.keys(node.spec, 0) or ()])
 
 
 def branch_above(graph: JobGraph, operator: OperatorId) -> OperatorId:

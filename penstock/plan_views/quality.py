@@ -12,7 +12,7 @@ from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.shedding_points import SheddingPoints, branch_above, shedding_points
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import AggregateSpec, BranchSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
-from penstock.model.result_columns import ACCURACY, is_hidden
+from penstock.model.result_columns import ACCURACY, BUCKET, is_hidden
 
 
 def quality_details(graph: JobGraph) -> Mapping[OperatorId, tuple[Detail, ...]]:
@@ -64,9 +64,13 @@ def _of_keys(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> str
 
 
 def _are_estimates(graph: JobGraph, node: OperatorNode) -> bool:
-    """Return whether what an operator reads are results that say themselves how good they are."""
+    """Return whether what an operator reads are results that say themselves how good they are.
+
+    Those that know which keys they are of are exact, and some are missing.
+    """
     edge = node.inputs[0]
-    return ACCURACY in graph[edge.operator].outputs[edge.output].fields.names
+    names = graph[edge.operator].outputs[edge.output].fields.names
+    return ACCURACY in names and BUCKET not in names
 
 
 def _of_results(spec: AggregateSpec, *, over_estimates: bool) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
+from penstock.engine.operators.aggregates.estimate_schema import samples_keys
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
 from penstock.engine.operators.aggregates.sampled_sessions import SampledSessions
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
@@ -27,7 +28,7 @@ from penstock.engine.operators.descriptor import (
 from penstock.engine.operators.state_descriptions import aggregate_meanings, key_words, window_traits
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import AggregateSpec, OperatorNode
-from penstock.model.result_columns import QUALITY
+from penstock.model.result_columns import BUCKET, QUALITY
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Session
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
@@ -73,7 +74,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
             if call.where is not None:
                 names |= columns_of(call.where)
         if spec.estimates:
-            names |= frozenset(QUALITY) & frozenset(inputs[0].fields.names)
+            names |= frozenset((*QUALITY, BUCKET)) & frozenset(inputs[0].fields.names)
         return [names]
 
     def partitioned_by(self, spec: AggregateSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
@@ -111,10 +112,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
 
     def samples_keys(self, spec: AggregateSpec) -> bool:
         """Return whether there are sessions by key, whose results leave once and are dated by their rows."""
-        windowing = spec.windowing
-        if windowing is None or not isinstance(windowing.window, Session) or not spec.keys:
-            return False
-        return windowing.emission.mode == "final" and windowing.clock == "event"
+        return samples_keys(spec)
 
     def with_sampler(self, spec: AggregateSpec, number: int) -> AggregateSpec:
         """Return the spec with the number."""

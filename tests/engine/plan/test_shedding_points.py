@@ -175,6 +175,17 @@ def test_rows_of_sessions_are_dropped_by_their_keys() -> None:
     assert key_samplers_behind(plan, source) == ("some>visits",)
 
 
+def test_totals_over_sessions_are_estimates_whose_rows_know_their_buckets() -> None:
+    job = ps.Job()
+    visits = sessions(rows(job)).name("visits").filter(col("n") > 1).select("n", "window_end").name("some")
+    minute(visits.with_columns(key=col("n") % 2)).name("sums").write_black_hole().with_min_accuracy(0.4)
+    plan = job.plan(2).graph
+    assert shedding_points(plan).keyed == sampled_edges(plan) == {("source-1", "visits")}
+    schemas = {node.name: node.outputs for node in plan.operators.values()}
+    assert "$bucket" in schemas["visits"]["main"].fields.names
+    assert "$bucket" not in schemas["sums"]["main"].fields.names
+
+
 def test_beside_branches_that_lose_single_rows_sessions_lose_keys() -> None:
     job = ps.Job()
     source = rows(job).name("all")
@@ -189,7 +200,13 @@ def test_beside_branches_that_lose_single_rows_sessions_lose_keys() -> None:
 
 WHOLE = {
     "no contract": lambda found: found.write_black_hole(),
-    "made of several": lambda found: found.key_by("key").agg(most=ps.max_("n")).write_black_hole(mode="changelog"),
+    "grouped by the key": lambda found: (
+        found.rename(key="who").key_by("who").agg(most=ps.max_("n")).write_black_hole(mode="changelog")
+    ),
+    "ranked": lambda found: found.key_by("n").top(3, by="n").write_black_hole(mode="changelog"),
+    "beside others": lambda found: (
+        found.union(found).key_by("n").agg(count=ps.count()).write_black_hole(mode="changelog")
+    ),
     "late rows": lambda found: found.side_output("late").write_black_hole(),
 }
 
@@ -201,7 +218,7 @@ def test_sessions_of_which_something_needs_all_are_left_whole(other: str) -> Non
     found.write_black_hole().with_min_accuracy(0.4)
     sink = WHOLE[other](found)
     if other != "no contract":
-        sink.with_min_accuracy(0.4)
+        sink.with_min_accuracy(0.4, columns=False)
     assert not points(job).keyed and not points(job).sources
     assert not sampled_edges(job.plan().graph)
 
