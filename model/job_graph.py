@@ -140,7 +140,8 @@ class AggregateSpec(KeyedSpec):
 
     Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates; with
     ``estimates``, which the planner sets for queries under contract, the columns of `result_columns` behind them, with
-    intervals at ``confidence``.
+    intervals at ``confidence``. ``sampler``, which it sets too, is the number of the sampler of keys behind its source;
+    None: it needs all rows.
     """
 
     aggregates: tuple[tuple[str, AggregateCall], ...]
@@ -148,6 +149,7 @@ class AggregateSpec(KeyedSpec):
     emission: Emission = Emission(mode="updates")
     estimates: bool = False
     confidence: float = CONFIDENCE
+    sampler: int | None = None
 
 
 @dataclass(frozen=True)

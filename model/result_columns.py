@@ -11,6 +11,11 @@ ACCURACY = "$accuracy"
 BIASED = "$biased"
 """boolean, not null: the values of this row are not estimates for all rows, but of the kept rows alone."""
 
+BUCKET = "$bucket"
+"""uint8, not null: one of `shedding.key_sampling.BUCKETS`, by the key in whose sample a row is, which is alike for all
+rows of a key.
+"""
+
 QUALITY = (ACCURACY, BIASED)
 """What is said of a whole row."""
 
@@ -38,9 +43,9 @@ def hidden_of(columns: Iterable[tuple[str, str]], names: Collection[str]) -> lis
     pairs: list[tuple[str, str]] = []
     for new, old in columns:
         pairs += [(of(new), of(old)) for of in (low_of, high_of, certified_of) if of(old) in names]
-    return pairs + [(name, name) for name in QUALITY if name in names]
+    return pairs + [(name, name) for name in (*QUALITY, BUCKET) if name in names]
 
 
 def is_hidden(name: str) -> bool:
     """Return whether a column is one of these."""
-    return name in QUALITY or name.startswith(("$low.", "$high.", "$certified."))
+    return name in (*QUALITY, BUCKET) or name.startswith(("$low.", "$high.", "$certified."))

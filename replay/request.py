@@ -109,7 +109,11 @@ def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def _log_beside(address: str, job: Job) -> KeptLog | None:
-    """Read the log beside a job's checkpoints; None if nothing was ever shed of its topics."""
+    """Read the log beside a job's checkpoints.
+
+    None if nothing was ever shed of its topics, or if it does not tell by offset what was: then every row that is not
+    there may have been shed.
+    """
     from penstock.replay.offset_log import kept_log_in
     from penstock.state.files.arrow_files import open_files
 
@@ -118,7 +122,15 @@ def _log_beside(address: str, job: Job) -> KeptLog | None:
     if log is None or not log.topics:
         return None
     _check_sources(log, job)
-    return log
+    return None if _dropped_by_key(log, job) else log
+
+
+def _dropped_by_key(log: KeptLog, job: Job) -> list[str]:
+    """Return the operators in front of which rows were dropped by their keys, by a log."""
+    from penstock.engine.plan.shedding_points import shedding_points
+
+    edges = shedding_points(job.plan().graph, bounded=True).keyed
+    return sorted(consumer for producer, consumer in edges if f"{producer}>{consumer}" in log.branches)
 
 
 def _check_sources(log: KeptLog, job: Job) -> None:
@@ -159,6 +171,11 @@ def _kept_log(path: str, job: Job) -> OffsetLog | KeptLog:
     log = read_offset_log(path)
     if isinstance(log, KeptLog):
         _check_sources(log, job)
+        if by_key := _dropped_by_key(log, job):
+            raise UserError(
+                f"by the log {log.path} rows were dropped in front of {by_key[0]!r} by their keys, and a replay keeps "
+                "rows by their offsets alone: leave out --kept"
+            )
         return log
     sources = [node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)]
     for topic in sorted(log.topics):

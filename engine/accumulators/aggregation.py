@@ -79,7 +79,7 @@ class Aggregation:
         """The weighted part; None: results say nothing of rows that were shed."""
         if sample is not Sample.UNKNOWN:
             types = [accumulator.result_type for accumulator in self.accumulators]
-            self.estimates = Estimates.of(calls, types, self.owners, sample is Sample.ESTIMATED, confidence)
+            self.estimates = Estimates.of(calls, types, self.owners, sample, confidence)
 
     def columns(self) -> dict[str, ColumnSpec]:
         """Return the state columns for a `TableSpec`: ``rows``, then ``a0.`` ... of the first

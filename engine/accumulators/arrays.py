@@ -28,7 +28,8 @@ class Rows:
 
     ``slots``: the group of each row; -1 leaves the row out. ``weights``: +1 or -1 of a changelog (None: all +1).
     ``times_us``: event times (None: unknown). ``keep``: the rate at which all of them were kept, see `Batch.keep`.
-    ``quality``: of rows that are results themselves and not all exact (None: they are).
+    ``quality``: of rows that are results themselves and not all exact (None: they are). ``buckets``: of the keys by
+    which rows were kept (None: each by itself).
     """
 
     slots: Slots
@@ -36,6 +37,7 @@ class Rows:
     times_us: Ints | None = None
     keep: float = 1.0
     quality: "RowQuality | None" = None
+    buckets: NDArray[np.uint8] | None = None
 
     @property
     def are_exact(self) -> bool:

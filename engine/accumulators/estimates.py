@@ -14,11 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.engine.accumulators.clusters import keys_in, moments_of_keys
 from penstock.engine.accumulators.intervals import MIN_ROWS, Interval, Moments, binomial, central, interval
 from penstock.engine.accumulators.typed_estimates import typed, typed_ends
 from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, FLAWED, HEADER, MISSING, Block
+from penstock.engine.kernels.accumulate_weighted import COUNT_WIDTH, VALUE_WIDTH
 from penstock.model.aggregates import AggregateCall
 from penstock.model.max_error import CONFIDENCE
+from penstock.shedding.key_sampling import BUCKETS
 from penstock.state.keys.arrays import Ints, Mask
 
 Doubles = NDArray[np.float64]
@@ -41,6 +44,9 @@ class Sample(Enum):
 
     ESTIMATED = "estimated"
     """Values for all rows, with intervals, where aggregates have an estimator."""
+
+    OF_KEYS = "of keys"
+    """As `ESTIMATED`, of rows that were kept by keys: those of a key stay together."""
 
 
 Exact = Callable[[], tuple[Doubles, Ints]]
@@ -68,21 +74,21 @@ class Estimates:
         calls: Sequence[AggregateCall],
         types: Sequence[pa.DataType],
         owners: Sequence[int | None],
-        weighted: bool,
+        sample: Sample,
         confidence: float = CONFIDENCE,
     ) -> "Estimates":
-        """Lay out the vector: aggregates that share exact state share a block; ``weighted`` False: none has one."""
-        start = HEADER
-        owned: dict[int, Block] = {}
+        """Lay out the vector: aggregates that share exact state share a block; of `Sample.MEASURED` none has one."""
+        start, of_keys = HEADER, sample is Sample.OF_KEYS
+        owned: dict[int | None, Block] = {}
         blocks: list[Block | None] = []
         for call, owner in zip(calls, owners, strict=True):
-            if not weighted or call.function not in ESTIMATED:
+            if sample is Sample.MEASURED or call.function not in ESTIMATED:
                 blocks.append(None)
-            elif owner is None:
+            elif owner is None and not of_keys:
                 blocks.append(ALL_ROWS)
             else:
                 if owner not in owned:
-                    owned[owner] = Block(start, call.function != "count")
+                    owned[owner] = Block(start, call.function != "count", of_keys)
                     start = owned[owner].end
                 blocks.append(owned[owner])
         return cls(tuple(call.function for call in calls), tuple(types), tuple(blocks), confidence)
@@ -134,7 +140,8 @@ class Estimates:
             if block is None:
                 estimated.append(value)
                 continue
-            moments = _BlockMoments(vectors[:, block.start : block.end], *exacts[index]())
+            part = vectors[:, block.start : block.end]
+            moments = (_KeyMoments if block.of_keys else _BlockMoments)(part, *exacts[index]())
             numbers, present = moments.values(function)
             with named(index):
                 shown = _instead(value, typed(numbers, kind, present & sample.shed), sample.shed)
@@ -171,7 +178,7 @@ class _Sample:
         if function != "count":
             return interval(value, moments.effective_rows(), moments.deviations(function, value), self._confidence)
         ends = interval(value, moments.effective_rows(), moments.of_rows(), self._confidence)
-        few = np.flatnonzero(self.shed & (moments.n < MIN_ROWS) & self._is_even())
+        few = np.flatnonzero(self.shed & (moments.n < MIN_ROWS) & self._is_even() & moments.is_of_rows)
         if few.size:
             keep = np.clip(self._n[few] / self._weights[few], 1e-9, 1.0 - 1e-9)
             counted = np.rint(np.maximum(moments.n[few], 0)).astype(np.int64)
@@ -191,6 +198,9 @@ class _Sample:
 
 class _BlockMoments:
     """One aggregate's moments and exact part, an entry a group."""
+
+    is_of_rows = True
+    """Whether rows were kept each by itself."""
 
     def __init__(self, block: Doubles, total: Doubles, count: Ints) -> None:
         self._block = block
@@ -229,6 +239,38 @@ class _BlockMoments:
         t = (column[3], column[7], column[10], column[13])
         f = (column[4], column[8], column[11], column[14], column[15])
         return central(s, t, f, value).about(self.count + self._block[:, 1])
+
+
+class _KeyMoments(_BlockMoments):
+    """The moments of an aggregate over rows that were kept by their keys, from sums by bucket of keys."""
+
+    is_of_rows = False
+
+    def effective_rows(self) -> Doubles:
+        """Return about how many keys there are."""
+        return keys_in(self._by_bucket(0))
+
+    def of_rows(self) -> Moments:
+        """Return the moments of the number of rows."""
+        return moments_of_keys(self._by_bucket(0), self._keep())
+
+    def deviations(self, function: str, value: Doubles) -> Moments:
+        """Return the moments of the error of a sum or, linearised, of a mean."""
+        if function == "sum":
+            return moments_of_keys(self._by_bucket(1), self._keep())
+        deviations = self._by_bucket(1) - np.nan_to_num(value)[:, None] * self._by_bucket(0)
+        return moments_of_keys(deviations, self._keep()).about(self.count + self._block[:, 1])
+
+    def _by_bucket(self, part: int) -> Doubles:
+        """Return the sums of rows (0) or values (1)."""
+        # Behind the moments stand those of rows, and those of values if there are values.
+        start = COUNT_WIDTH if self._block.shape[1] == COUNT_WIDTH + BUCKETS else VALUE_WIDTH
+        return self._block[:, start + part * BUCKETS : start + (part + 1) * BUCKETS]
+
+    def _keep(self) -> Doubles:
+        """Return the keep rate of the rows; of several rates, that of all rows together."""
+        with np.errstate(all="ignore"):
+            return np.clip(self.n / self._block[:, 1], 0.0, 1.0)
 
 
 def _ends(shown: pa.Array, ends: Interval, sample: _Sample, kind: pa.DataType) -> list[pa.Array]:

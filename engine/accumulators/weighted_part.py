@@ -6,6 +6,7 @@ It lies beside the exact columns, in a column of vectors that takes nothing befo
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import sqrt
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from penstock.engine.accumulators.estimates import Estimates, Named
 from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, MISSING
 from penstock.engine.kernels.accumulate_weighted import (
     add_accuracies,
+    add_to_buckets,
     add_vectors,
     add_weighted_rows,
     add_weighted_values,
@@ -26,6 +28,8 @@ from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import KeyedTable, Slots
 
 Doubles = NDArray[np.float64]
+
+_NO_DOUBLES: Doubles = read_only(np.zeros(0))
 
 WEIGHTED = "weighted"
 """The hidden column of vectors."""
@@ -61,10 +65,17 @@ class WeightedPart:
         add_weighted_rows(slots, signs, weight, ALL_ROWS.start, vectors)
         for index, block in self._blocks.items():
             signs = signs_of(rows, where[index], values[index])
+            numbers = _doubles(values[index][0]) if block.of_values else _NO_DOUBLES
             if block.of_values:
-                add_weighted_values(slots, signs, _doubles(values[index][0]), weight, block.start, vectors)
+                add_weighted_values(slots, signs, numbers, weight, block.start, vectors)
             else:
                 add_weighted_rows(slots, signs, weight, block.start, vectors)
+            if block.of_keys and rows.buckets is not None:
+                # Squares of sums of this scale have the expectation of the variance.
+                buckets, scale = read_only(rows.buckets), sqrt(weight * weight - weight)
+                add_to_buckets(slots, signs, _NO_DOUBLES, buckets, scale, block.rows, vectors)
+                if block.of_values:
+                    add_to_buckets(slots, signs, numbers, buckets, scale, block.values, vectors)
         return self._members
 
     def absorb(self, into: Slots, other: "WeightedPart", slots: Slots) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from penstock.engine.plan.branch_shedders import shed_branches
+from penstock.engine.plan.key_samplers import sampled_edges
 from penstock.engine.plan.shedding_points import SheddingPoints, shedding_points
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError
@@ -57,11 +58,13 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
     """
     changed = _with_limits(graph.graph, limits)
     # Branches have shedders where queries parted as the job was planned.
-    planned, points, shed_at = shedding_points(graph.graph), shedding_points(changed), shed_branches(graph.graph)
+    planned, points = shedding_points(graph.graph), shedding_points(changed)
+    shed_at = shed_branches(graph.graph) | sampled_edges(graph.graph)
     points = SheddingPoints(
         {name: minimum for name, minimum in points.sources.items() if name in planned.sources},
         {edge: minimum for edge, minimum in points.branches.items() if edge in shed_at},
         points.reasons,
+        points.keyed & shed_at,
     )
     origin = {edge: _source_above(changed, edge, points) for edge in points.branches}
     shed = {name: rate for name, rate in points.sources.items() if rate < 1.0 or name in origin.values()}

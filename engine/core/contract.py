@@ -121,8 +121,9 @@ class OperatorContext:
     """The context of an operator instance, handed to it when it opens.
 
     ``key_groups`` maps every key group to the instance that owns it (empty for operators without key).
-    ``seed`` makes the instance's random choices repeatable. ``wake`` makes the loop ask `Operator.timer_ns` again; it
-    alone may be called from any thread. ``async_calls`` makes what runs coroutines.
+    ``seed`` makes the instance's random choices repeatable, ``sampling_seed`` says which keys of the job stay. ``wake``
+    makes the loop ask `Operator.timer_ns` again; it alone may be called from any thread. ``async_calls`` makes what
+    runs coroutines.
 
     After a restart the state holds what was kept, and ``restored`` the notes of every instance (or bucket of one) that
     it came from: one in most cases, more or fewer after a change of parallelism. ``locate[port]`` returns where the
@@ -147,6 +148,7 @@ class OperatorContext:
     locate: Sequence[Locate] = ()
     placed_by: tuple[int, ...] | None = None
     emit_interval_us: int = 100_000
+    sampling_seed: int = 0
 
     def interval_ns(self, interval_us: int | None) -> int:
         """Return how long an updating result that has an interval of its own (None: the job's) is held at most."""

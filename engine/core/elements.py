@@ -19,7 +19,8 @@ class Batch:
     ``ingest_ns`` is the monotonic time at which the source handed the oldest of the rows over. ``opposite_us`` is set
     where streams meet: what has come on the other ports before these rows leaves no older row to come there.
     ``branches`` is empty unless branches behind the source shed further: then it has, of each branch by its number, the
-    steps of the records that go on, and the last column of the rows is `STEP`.
+    steps of the records that go on, and the last column of the rows is `STEP`. ``keys`` is empty unless samplers of
+    keys behind the source shed: then it has, of each sampler by its number, the steps of the keys that go on.
     """
 
     rows: pa.RecordBatch
@@ -27,10 +28,11 @@ class Batch:
     ingest_ns: int = 0
     opposite_us: int = START_OF_TIME_US
     branches: bytes = b""
+    keys: bytes = b""
 
     def with_rows(self, rows: pa.RecordBatch) -> "Batch":
         """Return the same header over other rows."""
-        return Batch(rows, self.keep, self.ingest_ns, self.opposite_us, self.branches)
+        return Batch(rows, self.keep, self.ingest_ns, self.opposite_us, self.branches, self.keys)
 
 
 @dataclass(frozen=True, slots=True)

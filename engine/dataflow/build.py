@@ -21,6 +21,7 @@ from penstock.engine.dataflow.source_options import ReadPace, SourceStart, Sourc
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.plan.branch_shedders import branches_behind
+from penstock.engine.plan.key_samplers import key_samplers_behind
 from penstock.engine.plan.planner import has_broadcast_input, lies_by_key, placed_by
 from penstock.engine.plan.regions import region_id, regions
 from penstock.engine.restore.key_group_owners import owner_tables
@@ -190,6 +191,7 @@ class _Builder:
                 spec.max_ahead_us,
                 self._services.sampling_seed,
                 branches_behind(self._graph.graph, node.id),
+                key_samplers_behind(self._graph.graph, node.id),
             ),
             SourceStart(
                 partitions[index :: task.parallelism],
@@ -289,6 +291,7 @@ class _Builder:
                     locate=self._locate(node),
                     placed_by=placed_by(self._graph, node),
                     emit_interval_us=self._options.emit_interval_us,
+                    sampling_seed=self._services.sampling_seed,
                 )
             )
         except KeyError as error:

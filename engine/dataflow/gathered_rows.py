@@ -19,15 +19,19 @@ class GatheredRows:
         """The keep rate of all of them."""
         self.branches = b""
         """Of all of them, see `Batch`."""
+        self.keys = b""
+        """Of all of them, see `Batch`."""
         self._batches: list[pa.RecordBatch] = []
         self._since_ns = 0
         self._batch_rows = batch_rows
         self._linger_ns = linger_ns
 
-    def add(self, rows: pa.RecordBatch, now_ns: int, keep: float = 1.0, branches: bytes = b"") -> None:
+    def add(
+        self, rows: pa.RecordBatch, now_ns: int, keep: float = 1.0, branches: bytes = b"", keys: bytes = b""
+    ) -> None:
         """Take rows in; those of other keep rates have left."""
         if not self.rows:
-            self._since_ns, self.keep, self.branches = now_ns, keep, branches
+            self._since_ns, self.keep, self.branches, self.keys = now_ns, keep, branches, keys
         self._batches.append(rows)
         self.rows += rows.num_rows
 
@@ -45,5 +49,6 @@ class GatheredRows:
         batches, self._batches, self.rows = self._batches, [], 0
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         return [
-            Batch(chunk, self.keep, self._since_ns, branches=self.branches) for chunk in chunks(rows, self._batch_rows)
+            Batch(chunk, self.keep, self._since_ns, branches=self.branches, keys=self.keys)
+            for chunk in chunks(rows, self._batch_rows)
         ]

@@ -187,8 +187,8 @@ class InputGate:
         """Return whether a batch of the same rates to be joined comes next in a channel, behind watermarks at most."""
         for element, picks in self._receivers[index].shares():
             if isinstance(element, Batch):
-                alike = element.keep == first.keep and element.branches == first.branches
-                return alike and not self._is_large(element, picks)
+                rates = element.keep, element.branches, element.keys
+                return rates == (first.keep, first.branches, first.keys) and not self._is_large(element, picks)
             if not isinstance(element, Watermark):
                 return False
         return False

@@ -4,7 +4,7 @@ Source partitions are read side by side in event time, and `SourceAlignment` kee
 are joined by channels within one batch of each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock.engine.restore.source_positions import EndedReader, PartitionPosit
 from penstock.model.connectors import Read
 from penstock.model.errors import RetryableError
 from penstock.model.keep_rates import steps_of
+from penstock.model.sampling import Sampled, Sampler
 from penstock.shedding.kept_log import Stretch
 
 
@@ -145,10 +146,11 @@ class SourceHead:
     def set_keep(self, keep: float, branches: Mapping[str, float] | None = None) -> None:
         """Arm it: this share of the records stays from the next read on, a multiple of 1/64 in [0, 1].
 
-        Of ``branches``, by their names, those behind it let so many of these go on. What was read before leaves with
-        the rates that held then. From now on all that is read is logged.
+        Of ``branches``, by their names, those behind it, and samplers of keys, let so many of these go on. What was
+        read before leaves with the rates that held then. From now on all that is read is logged.
         """
-        known = {} if branches is None else {name: branches[name] for name in self._stream.branches if name in branches}
+        names = (*self._stream.branches, *self._stream.keys)
+        known = {} if branches is None else {name: branches[name] for name in names if name in branches}
         self._keep, self._branches = keep, {name: rate for name, rate in known.items() if rate < keep}
         for item in self._partitions:
             self._arm(item)
@@ -252,10 +254,10 @@ class SourceHead:
         good = self._intake.take(partition, read)
         partition.settle(read, now_ns)
         if good is not None:
-            keep, branches = self._rates_of(partition, read)
-            if keep != self._gathered.keep or branches != self._gathered.branches:
+            rates = self._rates_of(partition, read)
+            if rates != (self._gathered.keep, self._gathered.branches, self._gathered.keys):
                 yield from self._flush(now_ns, force=True)
-            self._gathered.add(good, now_ns, keep, branches)
+            self._gathered.add(good, now_ns, *rates)
         quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._leave(now_ns, force=quiet)
 
@@ -276,11 +278,21 @@ class SourceHead:
         self.ended = True
         yield end
 
-    def _rates_of(self, partition: Partition, read: Read) -> tuple[float, bytes]:
-        """Return the keep rate of the rows of a read, and the steps that go on at branches, if these shed further."""
+    def _rates_of(self, partition: Partition, read: Read) -> tuple[float, bytes, bytes]:
+        """Return the keep rate of the rows of a read, and the steps that go on at branches and samplers of keys.
+
+        None are said where none of these sheds further.
+        """
         held = partition.sample if read.sampled is None else read.sampled
         if held is None:
-            return 1.0, b""
-        if partition.sample is None or not self._stream.branches or not held.branches:
-            return held.keep, b""
-        return held.keep, bytes(steps_of(held.branches.get(name, held.keep)) for name in self._stream.branches)
+            return 1.0, b"", b""
+        if partition.sample is None or not held.branches:
+            return held.keep, b"", b""
+        return held.keep, _steps_of(held, self._stream.branches), _steps_of(held, self._stream.keys)
+
+
+def _steps_of(held: Sampler | Sampled, names: Sequence[str]) -> bytes:
+    """Return the steps that go on where rates have these names; nothing if none has one of its own."""
+    if not any(name in held.branches for name in names):
+        return b""
+    return bytes(steps_of(held.branches.get(name, held.keep)) for name in names)

@@ -83,7 +83,7 @@ class SourceIntake:
 
     def _steps(self, partition: Partition, sampled: Sampled) -> pa.Array | None:
         """Return the step of each row of a read, None if no branch needs to know."""
-        if partition.sample is None or not self._stream.branches or not sampled.branches:
+        if partition.sample is None or not any(name in sampled.branches for name in self._stream.branches):
             return None
         if sampled.offsets is None:
             raise BugError(

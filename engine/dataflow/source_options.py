@@ -14,8 +14,8 @@ class SourceStream:
     """The stream of a source. ``time`` None: its rows have no event time.
 
     Its watermark is ``delay_us`` behind the greatest event time seen. Rows that are more than ``max_ahead_us`` ahead of
-    the clock are bad, and say nothing of the watermark; None: none is. ``seed`` is that of samples. ``branches`` are
-    the names of those behind it, by their numbers.
+    the clock are bad, and say nothing of the watermark; None: none is. ``seed`` is that of samples. ``branches`` and
+    ``keys`` are the names of branches and of samplers of keys behind it, by their numbers.
     """
 
     name: str
@@ -25,6 +25,7 @@ class SourceStream:
     max_ahead_us: int | None = None
     seed: int = 0
     branches: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

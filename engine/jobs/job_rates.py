@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.dataflow.checkpoint_port import participants
 from penstock.engine.plan.branch_shedders import shed_branches
+from penstock.engine.plan.key_samplers import sampled_edges
 from penstock.engine.plan.shedding_points import shedding_points
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import BugError
@@ -31,7 +32,7 @@ def check_rates(graph: ExecutionGraph, rates: KeepRates) -> None:
     unknown = [name for name in rates.sources if name not in points.sources]
     if unknown:
         raise BugError(f"a keep rate is set for {unknown[0]!r}, which is no source that may be shed")
-    shedders = shed_branches(graph.graph)
+    shedders = shed_branches(graph.graph) | sampled_edges(graph.graph)
     for producer, consumer in rates.branches:
         if (producer, consumer) not in shedders:
             raise BugError(f"a keep rate is set for {producer!r} > {consumer!r}, which is no branch that may be shed")

@@ -14,6 +14,7 @@ from penstock.state.kernels.jit import jit
 from penstock.state.keys.arrays import Ints
 
 Doubles = NDArray[np.float64]
+Buckets = NDArray[np.uint8]
 
 COUNT_WIDTH = 5
 VALUE_WIDTH = 16
@@ -70,6 +71,18 @@ def add_weighted_values(
             vector[start + 13] += t * power
             vector[start + 14] += f * power
             vector[start + 15] += f * (power * x)
+
+
+@jit
+def add_to_buckets(
+    slots: Ints, signs: Signs, values: Doubles, buckets: Buckets, scale: float, start: int, vectors: Doubles
+) -> None:
+    """Add values (none: 1 for each row), times ``scale``, to their groups' sums by bucket, which begin at ``start``."""
+    plain, counts = signs.shape[0] == 0, values.shape[0] == 0
+    for i in range(slots.shape[0]):
+        sign = 1.0 if plain else np.float64(signs[i])
+        if slots[i] >= 0 and sign != 0.0:
+            vectors[slots[i], start + buckets[i]] += sign * scale * (1.0 if counts else values[i])
 
 
 @jit

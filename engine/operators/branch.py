@@ -43,7 +43,7 @@ class Branch(Operator):
         counters.shed += batch.rows.num_rows - rows.num_rows
         counters.passed += rows.num_rows
         if rows.num_rows:
-            yield MAIN, Batch(rows, keep, batch.ingest_ns, batch.opposite_us, branches)
+            yield MAIN, Batch(rows, keep, batch.ingest_ns, batch.opposite_us, branches, batch.keys)
 
 
 class BranchDescriptor(OperatorDescriptor[BranchSpec]):

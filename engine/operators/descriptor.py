@@ -191,6 +191,18 @@ class OperatorDescriptor(ABC, Generic[S]):
         """Return what becomes of a sample in it; it needs all rows unless it knows better."""
         return Sampling.ALL_ROWS
 
+    def samples_keys(self, spec: S) -> bool:
+        """Return whether rows may be dropped in front of it by its keys: what it makes of the others is exact."""
+        return False
+
+    def with_sampler(self, spec: S, number: int) -> S:
+        """Return the spec that drops rows at the rate of the sampler of this number, if `samples_keys`."""
+        return spec
+
+    def sampler(self, spec: S) -> int | None:
+        """Return the number of the sampler by whose rate it drops rows; None: it drops none."""
+        return None
+
     def unmatched(self, spec: S) -> Set[int]:
         """Return the sides of a join whose rows come out even without a partner."""
         return frozenset()

@@ -90,7 +90,7 @@ class WaitingInput:
             if isinstance(entry, int):
                 held_us = entry
             elif entry.bounds[bucket] < entry.bounds[bucket + 1]:
-                joins = bool(run) and run[-1].port == entry.port and run[-1].batch.keep == entry.batch.keep
+                joins = bool(run) and _alike(run[-1], entry)
                 between = held_us is not None and minds_watermarks
                 if run and not (joins and not between):
                     yield run[0].port, _joined(run, bucket)
@@ -110,6 +110,12 @@ class WaitingInput:
         self._parts.clear()
         self.bytes = self.rows = 0
         self.watermark_us = None
+
+
+def _alike(one: _Rows, other: _Rows) -> bool:
+    """Return whether rows are of one port and of the same rates."""
+    rates = one.batch.keep, one.batch.keys
+    return one.port == other.port and rates == (other.batch.keep, other.batch.keys)
 
 
 def _joined(run: list[_Rows], bucket: int) -> Batch:

@@ -19,7 +19,8 @@ def with_branch_shedders(graph: JobGraph) -> JobGraph:
     Sources that end by themselves are looked at, too. Where rows leave the way to branches without being a branch
     themselves, what stands there only takes their steps away.
     """
-    edges = shedding_points(graph, bounded=True).branches
+    points = shedding_points(graph, bounded=True)
+    edges = points.branches.keys() - points.keyed
     if not edges:
         return graph
     ids = {node.name: node.id for node in graph.operators.values()}

@@ -26,7 +26,17 @@ from penstock.model.job_graph import (
     ProjectSpec,
     SinkSpec,
 )
-from penstock.model.result_columns import ACCURACY, BIASED, QUALITY, certified_of, hidden_of, high_of, is_hidden, low_of
+from penstock.model.result_columns import (
+    ACCURACY,
+    BIASED,
+    BUCKET,
+    QUALITY,
+    certified_of,
+    hidden_of,
+    high_of,
+    is_hidden,
+    low_of,
+)
 from penstock.model.schema import StreamSchema
 
 Output = tuple[OperatorId, str]
@@ -147,7 +157,7 @@ def _judged(graph: JobGraph, node: OperatorNode) -> tuple[Input, ...]:
     exact = col(ACCURACY) >= 1.0
     columns: dict[str, Expr] = {name: col(name) for name in names}
     for name in filter(is_hidden, names):
-        columns[name] = col(name) if name in QUALITY else when(exact).then(col(name)).otherwise(None)
+        columns[name] = col(name) if name in (*QUALITY, BUCKET) else when(exact).then(col(name)).otherwise(None)
     columns[BIASED] = col(BIASED) | ~exact
     return (_projected(graph, node, 0, list(columns.items())),)
 
@@ -169,7 +179,9 @@ def _alike(graph: JobGraph, node: OperatorNode) -> tuple[Input, ...]:
     made = [names for names in schemas if ACCURACY in names]
     users = node.outputs[MAIN].fields.names
     estimated = [name for name in users if all(low_of(name) in names for names in made)]
-    hidden = [new for new, _ in hidden_of([(name, name) for name in estimated], made[0])]
+    # Rows that are none of the sample have no bucket.
+    told = [name for name in made[0] if name != BUCKET]
+    hidden = [new for new, _ in hidden_of([(name, name) for name in estimated], told)]
     exact: dict[str, Expr] = {ACCURACY: lit(1.0), BIASED: lit(False)}
     exact |= {of(name): col(name) for name in estimated for of in (low_of, high_of)}
     exact |= {certified_of(name): lit(True) for name in estimated}

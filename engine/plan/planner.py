@@ -6,6 +6,7 @@ from penstock.engine.operators.descriptor import Columns, KeyExpressions, Partit
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.branch_shedders import with_branch_shedders
 from penstock.engine.plan.estimates import with_estimates
+from penstock.engine.plan.key_samplers import with_key_samplers
 from penstock.engine.plan.optimiser import optimise
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
@@ -31,7 +32,7 @@ class _Placed:
 def plan(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:
     """Optimise a job graph whose queries under contract say how good they are, and `cut` it into tasks.
 
-    Where such queries part, branches have shedders.
+    Where such queries part, branches have shedders, and what needs all rows of a key samplers of keys.
 
     Raises:
         PlanError: there is no sink, a query cannot say how good it is, two operators share a name, or an exchange would
@@ -39,7 +40,7 @@ def plan(graph: JobGraph, parallelism: int, *, apart: bool = False) -> Execution
     """
     if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
         raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
-    return cut(with_branch_shedders(optimise(with_estimates(graph))), parallelism, apart=apart)
+    return cut(with_branch_shedders(with_key_samplers(optimise(with_estimates(graph)))), parallelism, apart=apart)
 
 
 def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:

@@ -1,16 +1,18 @@
-"""Where rows may be shed: at which sources, on which branches behind them, and why not elsewhere. Pure.
+"""Where rows may be shed: at which sources, on which branches behind them, by which keys, and why not elsewhere. Pure.
 
 A source is shed before its rows are decoded. Where queries of different contracts part in the stateless operators right
-behind it, each branch can be shed further, as long as operators carry which record a row was made of.
+behind it, each branch can be shed further, as long as operators carry which record a row was made of. What needs all
+rows of a key can be shed by keys.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from penstock.engine.operators.descriptor import Sampling
+from penstock.engine.operators.descriptor import Columns, Sampling, plain_columns
 from penstock.engine.operators.registry import descriptor_of
+from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import MAIN, BranchSpec, Input, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.job_graph import LATE, MAIN, BranchSpec, Input, JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.model.keep_rates import Edge
 
 
@@ -22,12 +24,14 @@ class SheddingPoints:
     one of them needs all rows, so that only branches can be shed. ``branches``: edges (producer, consumer) where a
     query may be shed further than what else stands behind its source, and their least keep rates, by the names that
     they have without shedders between them. An edge that is not named keeps what its source keeps. ``reasons``: by the
-    names of the other sources, one sentence why.
+    names of the other sources, one sentence why. ``keyed``: those of the branches whose rows are dropped by their keys,
+    where they come to what needs all rows of a key.
     """
 
     sources: Mapping[str, float] = field(default_factory=dict)
     branches: Mapping[Edge, float] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    keyed: frozenset[Edge] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,14 @@ def shedding_points(graph: JobGraph, *, bounded: bool = False) -> SheddingPoints
     """
     sources: dict[str, float] = {}
     branches: dict[Edge, float] = {}
+    keyed: set[Edge] = set()
     reasons: dict[str, str] = {}
     for node in graph.operators.values():
         if not isinstance(node.spec, SourceSpec):
             continue
         tree = _Tree(graph, node)
-        edges = dict(tree.branches())
+        keys = dict(tree.keyed())
+        edges = dict(tree.branches()) | keys
         minimum = _minimum(tree.demands(node.id))
         reason = _excluded(node.spec, bounded) or _whole(tree.demands(node.id), minimum, bool(edges))
         if reason:
@@ -63,7 +69,8 @@ def shedding_points(graph: JobGraph, *, bounded: bool = False) -> SheddingPoints
         else:
             sources[node.name] = minimum
             branches |= edges
-    return SheddingPoints(sources, branches, reasons)
+            keyed |= keys.keys()
+    return SheddingPoints(sources, branches, reasons, frozenset(keyed))
 
 
 class _Tree:
@@ -101,6 +108,50 @@ class _Tree:
                     if _minimum(demands) < 1.0:
                         yield (node.name, name), _minimum(demands)
 
+    def keyed(self) -> Iterator[tuple[Edge, float]]:
+        """Yield the edges where rows may be dropped by their keys, and their minimums.
+
+        Rates come with batches, so every operator up to there makes its rows of those of one batch.
+        """
+        pending = [self._source]
+        while pending:
+            node = pending.pop()
+            for consumer, port in self._graph.consumers(node.id):
+                edge = consumer.inputs[port]
+                if edge.output in (DEAD_LETTER, LATE) or edge.exchange == "broadcast" or len(consumer.inputs) > 1:
+                    continue
+                if _sampling(consumer) in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
+                    pending.append(consumer)
+                elif descriptor_of(consumer.spec).samples_keys(consumer.spec):
+                    minimum = _minimum(self._of_whole_results(consumer, _key_columns(consumer)))
+                    if minimum < 1.0:
+                        producer = self._graph[branch_above(self._graph, edge.operator)].name
+                        yield (producer, consumer.name), minimum
+
+    def _of_whole_results(self, node: OperatorNode, keys: Columns | None, *, told: bool = True) -> _Demands:
+        """Return what is demanded of an operator's results, of which some are missing, and the others exact.
+
+        ``keys`` are their columns with the keys by which they are missing, if all are there; ``told``: rows say still
+        which of them share a key.
+        """
+        demands = frozenset[_Demand]()
+        for consumer, port in self._graph.consumers(node.id):
+            if consumer.inputs[port].exchange == "broadcast" or consumer.inputs[port].output == LATE:
+                return _all_rows(f"{_place(consumer)} needs all of them")
+            descriptor, sampling = descriptor_of(consumer.spec), _sampling(consumer)
+            if isinstance(consumer.spec, SinkSpec):
+                demands |= _of_query(consumer.name, consumer.spec)
+            elif sampling in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
+                carried = None if keys is None else descriptor.carried(consumer.spec, keys)
+                demands |= self._of_whole_results(consumer, carried, told=told and len(consumer.inputs) == 1)
+            elif sampling is not Sampling.ESTIMATED or not told or self._graph.is_read(consumer.id, LATE):
+                demands |= _all_rows(f"{_place(consumer)} ({_verb(consumer)}) is made of more than one of them")
+            elif keys is not None and set(keys) <= set(plain_columns(descriptor.keys(consumer.spec, 0) or ()) or ()):
+                demands |= _all_rows(f"{_place(consumer)} ({_verb(consumer)}) groups them by the key itself")
+            else:
+                demands |= self._of_output(consumer, MAIN, spread=False)
+        return demands
+
     def _of_output(self, node: OperatorNode, output: str, *, spread: bool) -> _Demands:
         key = (node.id, output, spread)
         if key not in self._known:
@@ -133,6 +184,19 @@ class _Tree:
 
     def _is_below(self, edge: Input) -> bool:
         return edge.operator in self._below
+
+
+def _key_columns(node: OperatorNode) -> Columns | None:
+    """Return the columns of an operator's results that have its keys."""
+    descriptor = descriptor_of(node.spec)
+    return descriptor.partitioned_by(node.spec, [descriptor.keys(node.spec, 0) or ()])
+
+
+def branch_above(graph: JobGraph, operator: OperatorId) -> OperatorId:
+    """Return an operator of a plan, or what stands above it if it is there for branches alone."""
+    while isinstance(graph[operator].spec, BranchSpec):
+        operator = graph[operator].inputs[0].operator
+    return operator
 
 
 def _of_query(name: str, spec: SinkSpec) -> _Demands:

@@ -151,8 +151,11 @@ class FramedLink(ABC):
             yield Frame(Kind.SCHEMA, channel, body=schema.size), schema
         body = codec.encode(batch.rows, picks)
         ingest_us = self._clock.wall_us() - (self._clock.monotonic_ns() - batch.ingest_ns) // 1_000
-        # Rates of branches follow the nulls, which are there then.
-        tail = (body.nulls or bytes(len(codec.plain))) + batch.branches if batch.branches else body.nulls
+        tail = body.nulls
+        if batch.branches or batch.keys:
+            # Rates follow the nulls, which are there then.
+            rates = bytes([len(batch.branches)]) + batch.branches + batch.keys
+            tail = (body.nulls or bytes(len(codec.plain))) + rates
         yield Frame(Kind.ROWS, channel, rows, 0, body.size, size, ingest_us, batch.keep, tail), body
 
     def _fill(self) -> None:
@@ -207,8 +210,9 @@ class FramedLink(ABC):
             self._incoming_codecs[frame.channel] = BatchCodec(pa.ipc.read_schema(pa.py_buffer(body)))
             return
         codec = self._incoming_codecs[frame.channel]
-        nulls, branches = frame.tail[: len(codec.plain)], frame.tail[len(codec.plain) :]
+        nulls, rates = frame.tail[: len(codec.plain)], frame.tail[len(codec.plain) :]
+        keys = 1 + rates[0] if rates else 0
         rows = codec.decode(frame.rows, nulls, body)
         ingest_ns = self._clock.monotonic_ns() - (self._clock.wall_us() - frame.value) * 1_000
-        batch = Batch(rows, frame.keep, ingest_ns, branches=branches)
+        batch = Batch(rows, frame.keep, ingest_ns, branches=rates[1:keys], keys=rates[keys:])
         arrivals.append(Arrived(frame.channel, batch, frame.rows, frame.size))

@@ -13,8 +13,8 @@
 | 8 | value | ingest time in wall microseconds, watermark, epoch, whether drained |
 | 8 | keep | of a batch |
 
-The tail of a batch has a byte for each plain column, 1 if it has nulls, and behind them the rates of branches; nothing
-if there are neither.
+The tail of a batch has a byte for each plain column, 1 if it has nulls, and behind them the number of branches that
+have rates, these, and those of samplers of keys; nothing if there are neither nulls nor rates.
 
 Numbers are little-endian, ``value`` and ``size`` signed.
 """

@@ -6,12 +6,13 @@ A plan without such a query says nothing of it.
 from collections.abc import Iterator, Mapping
 
 from penstock.engine.operators.aggregates.estimate_schema import has_interval
-from penstock.engine.operators.descriptions import Detail
+from penstock.engine.operators.descriptions import Detail, expression_text
+from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.sink_columns import SinkColumns
-from penstock.engine.plan.shedding_points import SheddingPoints, shedding_points
+from penstock.engine.plan.shedding_points import SheddingPoints, branch_above, shedding_points
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import AggregateSpec, BranchSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
-from penstock.model.result_columns import ACCURACY, is_hidden
+from penstock.model.result_columns import ACCURACY, BUCKET, is_hidden
 
 
 def quality_details(graph: JobGraph) -> Mapping[OperatorId, tuple[Detail, ...]]:
@@ -30,6 +31,8 @@ def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Ite
     elif isinstance(spec, BranchSpec) and spec.number is not None:
         minimum = points.branches.get(spec.edge)
         shedding.append("never, as its source" if minimum is None else f"down to {minimum:g}")
+    elif descriptor_of(spec).sampler(spec) is not None:
+        shedding.append(_of_keys(graph, points, node))
     elif isinstance(spec, AggregateSpec) and spec.estimates:
         shedding += _of_results(spec, over_estimates=_are_estimates(graph, node))
     if shedding:
@@ -45,14 +48,29 @@ def _of_source(points: SheddingPoints, name: str) -> str:
     if name in points.reasons:
         return f"never: {points.reasons[name]}"
     if points.sources[name] >= 1.0:
-        return "at branches behind it only, as a query needs all of its rows"
+        is_own = any(edge not in points.keyed for edge in points.branches)
+        places = "at branches behind it" if is_own else "by keys behind it"
+        return f"{places} only, as a query needs all of its rows"
     return f"down to {points.sources[name]:g}"
 
 
+def _of_keys(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> str:
+    """Return by which keys rows are dropped in front of an operator, and how far."""
+    texts = [expression_text(key) for key in descriptor_of(node.spec).keys(node.spec, 0) or ()]
+    edges = {(graph[branch_above(graph, edge.operator)].name, node.name) for edge in node.inputs}
+    least = [points.branches[edge] for edge in edges if edge in points.branches]
+    bound = f"down to {max(least):g}" if least else "never, as its source"
+    return f"sampled by key {', '.join(texts)}, {bound}; results are exact, and some are missing"
+
+
 def _are_estimates(graph: JobGraph, node: OperatorNode) -> bool:
-    """Return whether what an operator reads are results that say themselves how good they are."""
+    """Return whether what an operator reads are results that say themselves how good they are.
+
+    Those that know which keys they are of are exact, and some are missing.
+    """
     edge = node.inputs[0]
-    return ACCURACY in graph[edge.operator].outputs[edge.output].fields.names
+    names = graph[edge.operator].outputs[edge.output].fields.names
+    return ACCURACY in names and BUCKET not in names
 
 
 def _of_results(spec: AggregateSpec, *, over_estimates: bool) -> Iterator[str]:

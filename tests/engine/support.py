@@ -52,6 +52,7 @@ def open_operator(
     name: str = "op",
     budget_bytes: int | None = None,
     seed: int = 0,
+    sampling_seed: int = 0,
 ) -> Op:
     """Open an operator as the only instance of its task, on a store in memory; its dead letters are `Rejected`."""
     operator.open(
@@ -66,6 +67,7 @@ def open_operator(
             key_groups=np.zeros(128, np.int32),
             batch_rows=batch_rows,
             seed=seed,
+            sampling_seed=sampling_seed,
         )
     )
     return operator

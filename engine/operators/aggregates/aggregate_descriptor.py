@@ -6,8 +6,9 @@ from dataclasses import replace
 from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
-from penstock.engine.operators.aggregates.estimate_schema import has_interval
+from penstock.engine.operators.aggregates.estimate_schema import has_interval, samples_keys
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
+from penstock.engine.operators.aggregates.sampled_sessions import SampledSessions
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
 from penstock.engine.operators.descriptions import Words, aggregate_text, group_text, window_details
@@ -27,7 +28,7 @@ from penstock.engine.operators.descriptor import (
 from penstock.engine.operators.state_descriptions import aggregate_meanings, key_words, window_traits
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import AggregateSpec, OperatorNode
-from penstock.model.result_columns import QUALITY
+from penstock.model.result_columns import BUCKET, QUALITY
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Session
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
@@ -51,7 +52,8 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         if spec.windowing is None:
             return GroupAggregate(spec, schema, name)
         if isinstance(spec.windowing.window, Session):
-            return SessionAggregate(spec, schema, name)
+            kind = SessionAggregate if spec.sampler is None else SampledSessions
+            return kind(spec, schema, name)
         if isinstance(spec.windowing.window, Count):
             return CountWindowAggregate(spec, schema, name)
         if spec.windowing.emission.mode == "updates":
@@ -72,7 +74,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
             if call.where is not None:
                 names |= columns_of(call.where)
         if spec.estimates:
-            names |= frozenset(QUALITY) & frozenset(inputs[0].fields.names)
+            names |= frozenset((*QUALITY, BUCKET)) & frozenset(inputs[0].fields.names)
         return [names]
 
     def partitioned_by(self, spec: AggregateSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
@@ -116,6 +118,18 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         torn = spec.windowing is not None and isinstance(spec.windowing.window, Session | Count)
         by_user = any(call.user is not None for _, call in spec.aggregates)
         return Sampling.ALL_ROWS if torn or by_user else Sampling.ESTIMATED
+
+    def samples_keys(self, spec: AggregateSpec) -> bool:
+        """Return whether there are sessions by key, whose results leave once and are dated by their rows."""
+        return samples_keys(spec)
+
+    def with_sampler(self, spec: AggregateSpec, number: int) -> AggregateSpec:
+        """Return the spec with the number."""
+        return replace(spec, sampler=number)
+
+    def sampler(self, spec: AggregateSpec) -> int | None:
+        """Return the number."""
+        return spec.sampler
 
     def words(self, spec: AggregateSpec, node: OperatorNode) -> Words:
         """Say by which keys and windows, and what is computed."""

@@ -23,7 +23,7 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec, Keys
-from penstock.model.result_columns import ACCURACY, BIASED
+from penstock.model.result_columns import ACCURACY, BIASED, BUCKET
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
@@ -74,6 +74,7 @@ class AggregateInput(RowInput):
         self._codec = KeyCodec(key_types)
         self._changelog = schema.changelog
         self._of_results = spec.estimates and ACCURACY in schema.fields.names
+        self._of_keys = spec.estimates and BUCKET in schema.fields.names
 
     def evaluate(self, context: OperatorContext, batch: Batch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
         """Return the rows that could be evaluated and what came out; None if there are none."""
@@ -84,6 +85,8 @@ class AggregateInput(RowInput):
         evaluated = EvaluatedRows(self, rows.num_rows, columns, weights, batch.keep)
         if self._of_results:
             evaluated.quality = quality_of(rows)
+        if self._of_keys and batch.keep < 1.0:
+            evaluated.buckets = rows.column(BUCKET).to_numpy()
         return rows, evaluated
 
     def times_us(self, rows: pa.RecordBatch) -> Ints | None:
@@ -104,7 +107,7 @@ class AggregateInput(RowInput):
 class EvaluatedRows:
     """The columns computed from some rows."""
 
-    __slots__ = ("_columns", "_input", "count", "keep", "quality", "weights")
+    __slots__ = ("_columns", "_input", "buckets", "count", "keep", "quality", "weights")
 
     def __init__(
         self,
@@ -121,6 +124,7 @@ class EvaluatedRows:
         self.weights = weights
         self.keep = keep
         self.quality = quality
+        self.buckets: NDArray[np.uint8] | None = None
 
     def keys(self, *leading: pa.Array) -> KeyBatch:
         """Return the rows' keys, encoded; ``leading`` are the key columns that the operator adds in front."""
@@ -132,11 +136,15 @@ class EvaluatedRows:
         columns = [column.take(indices) for column in self._columns]
         weights = None if self.weights is None else self.weights[rows]
         quality = None if self.quality is None else self.quality.take(rows)
-        return EvaluatedRows(self._input, len(rows), columns, weights, self.keep, quality)
+        taken = EvaluatedRows(self._input, len(rows), columns, weights, self.keep, quality)
+        taken.buckets = None if self.buckets is None else self.buckets[rows]
+        return taken
 
     def fold(self, slots: Slots, times_us: Ints | None, into: BoundAggregation) -> None:
         """Update the aggregates of each row's slot (-1: leave the row out)."""
-        self._input.fold(self._columns, Rows(slots, self.weights, times_us, self.keep, self.quality), into)
+        self._input.fold(
+            self._columns, Rows(slots, self.weights, times_us, self.keep, self.quality, self.buckets), into
+        )
 
     def add_to_checksums(self, table: KeyedTable, slots: Slots, times_us: Ints | None) -> None:
         """Fold the rows of a changelog into the checksums of their slots."""

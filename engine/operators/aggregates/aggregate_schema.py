@@ -16,6 +16,7 @@ from penstock.engine.operators.aggregates.estimate_schema import estimate_fields
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
+from penstock.model.result_columns import BUCKET
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, Windowing
 from penstock.state.keys.batch_keys import KeyCodec
@@ -157,17 +158,19 @@ def _aggregation(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggreg
         calls,
         input_types,
         updating=schema.changelog,
-        sample=_sample(spec),
+        sample=_sample(spec, schema),
         confidence=spec.confidence,
     )
 
 
-def _sample(spec: AggregateSpec) -> Sample:
+def _sample(spec: AggregateSpec, schema: StreamSchema) -> Sample:
     """Return what results tell of shed rows: where windows follow from rows, values stay those of the kept rows."""
     if not spec.estimates:
         return Sample.UNKNOWN
     from_rows = spec.windowing is not None and isinstance(spec.windowing.window, Session | Count)
-    return Sample.MEASURED if from_rows else Sample.ESTIMATED
+    if from_rows:
+        return Sample.MEASURED
+    return Sample.OF_KEYS if BUCKET in schema.fields.names else Sample.ESTIMATED
 
 
 def _check_names(keys: list[str], shown: tuple[str, ...], aggregates: tuple[str, ...], name: str) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.engine.accumulators.estimates import ESTIMATED
 from penstock.model.aggregates import AggregateCall
 from penstock.model.job_graph import AggregateSpec
-from penstock.model.result_columns import ACCURACY, BIASED, certified_of, high_of, low_of
+from penstock.model.result_columns import ACCURACY, BIASED, BUCKET, certified_of, high_of, low_of
 from penstock.model.windows import Count, Session
 
 QUALITY_FIELDS = (
@@ -15,6 +15,18 @@ QUALITY_FIELDS = (
     pa.field(BIASED, pa.bool_(), nullable=False),
 )
 """What every aggregate says of a result."""
+
+
+BUCKET_FIELD = pa.field(BUCKET, pa.uint8(), nullable=False)
+"""What sessions say of a result besides, for sums over them."""
+
+
+def samples_keys(spec: AggregateSpec) -> bool:
+    """Return whether rows may be dropped by their keys: of sessions that leave once and are dated by their rows."""
+    windowing = spec.windowing
+    if windowing is None or not isinstance(windowing.window, Session) or not spec.keys:
+        return False
+    return windowing.emission.mode == "final" and windowing.clock == "event"
 
 
 def has_interval(spec: AggregateSpec, call: AggregateCall) -> bool:
@@ -30,11 +42,11 @@ def estimate_fields(spec: AggregateSpec, results: Sequence[pa.Field]) -> list[pa
     """Return the fields that stand behind ``results``, those of the aggregates: low, high and certified, then quality.
 
     The ends of an interval have the type of the value, so that they can be equal to it; they and ``certified`` are
-    null where there is no interval.
+    null where there is no interval. Behind them is the bucket of the key, if it may be sampled.
     """
     fields: list[pa.Field] = []
     for (name, call), result in zip(spec.aggregates, results, strict=True):
         if has_interval(spec, call):
             ends = (pa.field(low_of(name), result.type), pa.field(high_of(name), result.type))
             fields += [*ends, pa.field(certified_of(name), pa.bool_())]
-    return [*fields, *QUALITY_FIELDS]
+    return [*fields, *QUALITY_FIELDS, *([BUCKET_FIELD] if samples_keys(spec) else [])]

@@ -15,12 +15,16 @@ from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.session_state import SessionAssignment, SessionState
 from penstock.engine.operators.aggregates.updating_aggregates import UpdatingWindows
+from penstock.engine.operators.key_sampler import noted_rates
 from penstock.engine.operators.updating_output import UpdatingOutput
-from penstock.model.errors import BugError
+from penstock.model.errors import BugError, SchemaError
 from penstock.model.job_graph import AggregateSpec
+from penstock.model.result_columns import BUCKET
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Session
+from penstock.shedding.key_sampling import key_buckets
 from penstock.state.keys.arrays import Ints, Mask
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import INTEGER, ColumnSpec, FixedColumn, Slots
 
 _SHOWN: dict[str, ColumnSpec] = {
@@ -52,6 +56,8 @@ class SessionAggregate(UpdatingWindows):
         self._by_clock = spec.windowing.clock == "processing"
         self._by_event = not self._by_clock
         self._input = AggregateInput(spec, schema, name, self._plan.key_types)
+        has_buckets = BUCKET in self._plan.output.fields.names
+        self._codec = KeyCodec(self._plan.key_types) if has_buckets else None
 
     def open(self, context: OperatorContext) -> None:
         """Open the tables of sessions."""
@@ -68,6 +74,7 @@ class SessionAggregate(UpdatingWindows):
         self._table = self._sessions.table
         self._cells = self._plan.aggregation.bind(self._table)
         self._output = UpdatingOutput(context.batch_rows, self._show, self._alive, self._settle)
+        self._check_rates(context)
         if self._by_clock:
             self._set_timer()
 
@@ -121,11 +128,31 @@ class SessionAggregate(UpdatingWindows):
         if self._updating:
             yield from self._leave(self._output.changes_of(over))
         else:
-            step = self.context.batch_rows
-            for start in range(0, len(over), step):
-                rows = self._show(over[start : start + step])
-                yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
+            for batch in self._results(over):
+                yield MAIN, batch
         self._sessions.end(over)
+
+    def _results(self, over: Slots) -> Iterator[Batch]:
+        """Yield the results of sessions that are over."""
+        step = self.context.batch_rows
+        for start in range(0, len(over), step):
+            yield Batch(self._show(over[start : start + step]), ingest_ns=self._ingest_ns)
+
+    def _check_rates(self, context: OperatorContext) -> None:
+        """Refuse state with sessions of which rows may be missing, since results here do not say so.
+
+        Raises:
+            SchemaError: rows were dropped by their keys that may belong to sessions yet to leave.
+        """
+        rates = noted_rates(context.restored, self._gap_us)
+        first = self._table.array("first")[self._table.live()]
+        settled_us = self._sessions.settled_before_us(self._watermark_us)
+        if rates.reaches(min([settled_us, *first.tolist()]) - self._gap_us):
+            raise SchemaError(
+                f"rows of open sessions of {context.name!r} were dropped by their keys, and results say nothing of "
+                "that: give its queries their minimum accuracies back until these sessions are over, or begin without "
+                f"state, with drop_state={context.name!r}"
+            )
 
     def _remember(self, assigned: SessionAssignment) -> None:
         """Note what the sessions that change have shown until now."""
@@ -151,7 +178,11 @@ class SessionAggregate(UpdatingWindows):
 
     def _rows(self, slots: Slots, starts_us: Ints, ends_us: Ints) -> pa.RecordBatch:
         bounds = [time_array(times_us, self._plan.bounds) for times_us in (starts_us, ends_us)]
-        return self._plan.rows([*self._table.key_columns(slots), *bounds], self._cells.results(slots))
+        keys, results = self._table.key_columns(slots), self._cells.results(slots)
+        if self._codec is not None:
+            hashes = self._codec.hash(keys, len(slots))
+            results.append(pa.array(key_buckets(self.context.sampling_seed, hashes)))
+        return self._plan.rows([*keys, *bounds], results)
 
     def _next_over_us(self) -> int | None:
         return self._sessions.next_us()

@@ -228,7 +228,8 @@ class AsyncFunction(Operator):
             self.context.dead_letters.reject(self.context.name, bad, [failed[number] for number in numbers])
         self._log.remove(ids)
         ingest_ns = min(call.batch.ingest_ns for call in calls)
-        yield MAIN, Batch(rows, calls[0].batch.keep, ingest_ns)
+        first = calls[0].batch
+        yield MAIN, Batch(rows, first.keep, ingest_ns, keys=first.keys)
 
 
 class AsyncFunctionDescriptor(OperatorDescriptor[AsyncFunctionSpec]):

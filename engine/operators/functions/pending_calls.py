@@ -159,4 +159,7 @@ class UnorderedLine:
 
 def _alike(taken: list[Call], call: Call) -> bool:
     """Return whether a call's row may leave in one batch with those taken."""
-    return not taken or taken[0].batch.keep == call.batch.keep
+    if not taken:
+        return True
+    first, batch = taken[0].batch, call.batch
+    return (first.keep, first.keys) == (batch.keep, batch.keys)

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import penstock as ps
+from penstock import col
 from penstock.benchmarks.latency.steady import SCHEMA, SteadySource
 from tests.contracts.executors.metered import until
+
+DATED = pa.schema([("number", pa.int64()), ("at", pa.timestamp("us"))])
 
 ROW_NS = 1_000_000
 """The time on a core that a row takes."""
@@ -63,6 +67,27 @@ class _PeakReader(ps.Reader):
     def _due(self) -> int:
         seconds = (time.monotonic_ns() - self._begun_ns) / 1e9
         return int(min(seconds, self._peak_s) * self._rate + max(0.0, seconds - self._peak_s) * 20)
+
+
+class DatedPeak(Peak):
+    """The same rows, dated a millisecond after each other."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return DATED
+
+    def open(self, partition: str, position: Any | None) -> ps.Reader:
+        return _DatedReader(self)
+
+
+class _DatedReader(_PeakReader):
+    def read(self, max_rows: int) -> ps.Read:
+        read = super().read(max_rows)
+        if read.rows is None:
+            return read
+        numbers = read.rows.column(1)
+        times = pc.multiply(numbers, 1_000).cast(pa.timestamp("us"))
+        return ps.Read(pa.record_batch([numbers, times], schema=DATED), again_us=read.again_us)
 
 
 @pytest.mark.long("tests/engine/control/test_closed_loop.py closes the same loop on a virtual clock")
@@ -125,3 +150,32 @@ def test_of_two_queries_on_one_source_the_one_that_allows_nothing_loses_nothing(
     assert min(rates) >= 0.3 and max(rates) < 1.0
     assert sorted(lags)[len(lags) // 2] < 2 * rows_per_s
     print(executor, "rates", min(rates), max(rates), "lags", min(lags), sorted(lags)[len(lags) // 2], max(lags))
+
+
+@pytest.mark.long("30 s of overload; tests/engine/control/test_segments.py closes the same loop on a virtual clock")
+def test_sessions_that_cost_too_much_are_shed_by_their_keys(tmp_path: Path) -> None:
+    job, rows_per_s = ps.Job(), 2_000
+    rows = ps.read(DatedPeak(rows_per_s, 1e9), time="at", job=job).name("due")
+    timed = rows.select("at", user=col("number") % 1_009).name("timed")
+    # Each row is a session of its own that takes a millisecond: twice what a core has.
+    visits = timed.key_by("user").window(ps.session("1ms")).agg(n=ps.count()).name("visits")
+    visits.map_batches(dear).name("dear").write_black_hole().name("found").with_min_accuracy(0.1, columns=False)
+    control = ps.Control(shed="qod", mode="act", period_s=2)
+    handle = job.start("visits", control=control, batch_rows=20, directory=tmp_path)
+    begun_s, lags, rates = time.monotonic(), list[int](), list[float]()
+
+    def look() -> bool:
+        metrics = handle.metrics()
+        if time.monotonic() - begun_s > 18.0:
+            assert metrics.shedding is not None and not metrics.shedding.sources
+            lags.append(sum(partition.messages for source in metrics.sources for partition in source.partitions))
+            rates.append({edge[:2]: edge[2] for edge in metrics.shedding.branches}.get(("timed", "visits"), 1.0))
+        return time.monotonic() - begun_s > 30.0
+
+    until(look, handle)
+    metrics = handle.stop()
+    taken = {line.operator: line for line in metrics.ledger.operators}
+    assert taken["visits"].shed == metrics.ledger.shed > 0
+    assert 0.1 <= min(rates) <= max(rates) < 0.8
+    assert sorted(lags)[len(lags) // 2] < 2 * rows_per_s
+    print("rates", min(rates), max(rates), "lags", min(lags), sorted(lags)[len(lags) // 2], max(lags))

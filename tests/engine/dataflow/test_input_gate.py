@@ -82,7 +82,8 @@ def sent_rows(channel: int, first: int, count: int, keep: float) -> Batch:
     names = pa.array([None if place % 3 else f"row {place}" for place in range(first, first + count)], pa.string())
     channels = pa.array([channel] * count, pa.int64())
     rows = pa.record_batch({"channel": channels, "place": places, "name": names})
-    return Batch(rows, max(keep, 0.5), branches=b"\x10" if keep == 0.25 else b"")
+    branches, keys = (b"\x10" if keep == rate else b"" for rate in (0.25, 0.125))
+    return Batch(rows, max(keep, 0.5), branches=branches, keys=keys)
 
 
 @given(data=st.data(), batch_rows=st.integers(1, 9))
@@ -110,7 +111,7 @@ def test_waiting_batches_are_joined_and_watermarks_are_never_early(data: st.Data
             sent = (row["channel"], row["place"])
             assert row["name"] == (None if row["place"] % 3 else f"row {row['place']}")
             assert ports[row["channel"]] == port
-            assert due.pop(sent) == (0.25 if element.branches else element.keep)
+            assert due.pop(sent) == (0.25 if element.branches else 0.125 if element.keys else element.keep)
             # A row is not before any watermark that came out ahead of it, and its channel's rows keep their order.
             assert row["place"] >= passed_us
             assert all(place > row["place"] for channel, place in due if channel == row["channel"])
@@ -124,7 +125,7 @@ def test_waiting_batches_are_joined_and_watermarks_are_never_early(data: st.Data
                 promised[number] = places[number]
                 channels[number].sender.put(Watermark(places[number]))
             case kind:
-                keep = data.draw(st.sampled_from([1.0, 0.5, 0.25]))
+                keep = data.draw(st.sampled_from([1.0, 0.5, 0.25, 0.125]))
                 count = data.draw(st.integers(1, batch_rows))
                 batch = sent_rows(number, places[number], count, keep)
                 picks = np.arange(count, dtype=np.int32)

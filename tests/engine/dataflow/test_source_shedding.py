@@ -40,11 +40,12 @@ class Shedding:
         *,
         delay_us: int = 0,
         branches: tuple[str, ...] = (),
+        keys: tuple[str, ...] = (),
     ) -> None:
         self.clock, self.counters, self.rejected = ManualClock(), RowCounters(), Rejected()
         source = Scripts(steps, bounded=False)
         self.head = SourceHead(
-            SourceStream("source", source, TimeColumn("at"), delay_us, seed=SEED, branches=branches),
+            SourceStream("source", source, TimeColumn("at"), delay_us, seed=SEED, branches=branches, keys=keys),
             SourceStart(source.partitions(1), positions),
             ReadPace(64, linger_ns=10 * MS, idle_timeout_ns=100 * MS),
             clock=self.clock,
@@ -207,6 +208,27 @@ def test_rows_have_their_steps_while_branches_shed_and_headers_say_how_far(
         assert batch.rows.schema.names[:2] == ["at", "x"] and (STEP.name in batch.rows.schema.names) == bool(limits)
     stretches = shedding.head.take_stretches()
     assert {o: (item.keep, item.branches) for item in stretches for o in range(item.start, item.stop)} == logged
+
+
+def test_rates_of_keys_are_in_headers_and_in_the_log_and_rows_have_no_steps() -> None:
+    shedding = Shedding({"p": [numbered(0, 4), numbered(4, 4), numbered(8, 4)]}, branches=("a>b",), keys=("a>c", "a>d"))
+    elements: list[Element] = []
+    for rates in ({"a>d": 0.25}, {"a>d": 0.25, "a>b": 0.5}, {}):
+        shedding.head.set_keep(1.0, rates)
+        elements += shedding.poll()
+    batches = [element for element in elements + shedding.drain() if isinstance(element, Batch)]
+    assert [(batch.keep, batch.branches, batch.keys) for batch in batches] == [
+        (1.0, b"", bytes((64, 16))),
+        (1.0, bytes((32,)), bytes((64, 16))),
+        (1.0, b"", b""),
+    ]
+    assert [STEP.name in batch.rows.schema.names for batch in batches] == [False, True, False]
+    assert sum(batch.rows.num_rows for batch in batches) == 12
+    assert [(item.start, item.stop, item.branches) for item in shedding.head.take_stretches()] == [
+        (0, 4, {"a>d": 0.25}),
+        (4, 8, {"a>d": 0.25, "a>b": 0.5}),
+        (8, 12, {}),
+    ]
 
 
 def test_rows_of_an_unusable_time_leave_and_the_others_keep_their_steps() -> None:

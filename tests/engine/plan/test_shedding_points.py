@@ -14,6 +14,8 @@ import penstock as ps
 from penstock import col
 from penstock.engine.operators.descriptor import Sampling
 from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.plan.branch_shedders import shed_branches
+from penstock.engine.plan.key_samplers import key_samplers_behind, sampled_edges
 from penstock.engine.plan.shedding_points import SheddingPoints, shedding_points
 from penstock.model.job_graph import BranchSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
 
@@ -103,7 +105,8 @@ def test_queries_that_part_behind_a_function_of_the_users_are_shed_alike() -> No
 
 
 @pytest.mark.parametrize(
-    "verb", ["join", "interval", "asof", "over", "top", "distinct", "process", "session", "count", "user", "reduce"]
+    "verb",
+    ["join", "interval", "asof", "over", "top", "distinct", "process", "updating session", "count", "user", "reduce"],
 )
 def test_operators_to_which_a_sample_says_nothing_need_all_rows(verb: str) -> None:
     job = ps.Job()
@@ -131,7 +134,7 @@ def test_operators_to_which_a_sample_says_nothing_need_all_rows(verb: str) -> No
         "top": lambda: keyed.top(2, by="paid"),
         "distinct": lambda: stream.distinct("key"),
         "process": lambda: keyed.process(Keep(), schema=FIELDS),
-        "session": lambda: keyed.window(ps.session("1s")).agg(n=ps.count()),
+        "updating session": lambda: keyed.window(ps.session("1s")).emit("updates").agg(n=ps.count()),
         "count": lambda: keyed.window(ps.count_window(3)).agg(n=ps.count()),
         "user": lambda: keyed.window(ps.tumbling("1s")).agg(n=ps.aggregate(Most(), "paid")),
         "reduce": lambda: keyed.window(ps.tumbling("1s")).reduce(lambda a, b: a),
@@ -152,6 +155,72 @@ def test_rows_that_may_come_several_times_are_no_sample_of_an_aggregate() -> Non
     stream = rows(job)
     minute(stream.filter(col("paid") > 1).union(stream)).write_black_hole().with_min_accuracy(0.5)
     assert "may be several rows" in points(job).reasons["source-1"]
+
+
+def sessions(stream: ps.Stream) -> ps.Stream:
+    return stream.key_by("key").window(ps.session("1s")).agg(n=ps.count())
+
+
+def test_rows_of_sessions_are_dropped_by_their_keys() -> None:
+    job = ps.Job()
+    some = rows(job).flat_map(lambda row: [row, row]).name("some")
+    sessions(some).name("visits").filter(col("n") > 1).write_black_hole().with_min_accuracy(0.4)
+    minute(rows(job).name("others")).write_black_hole().with_min_accuracy(0.7)
+    edge = ("some", "visits")
+    found = SheddingPoints({"source-1": 1.0, "others": 0.7}, {edge: 0.4}, keyed=frozenset({edge}))
+    plan = job.plan(2).graph
+    assert shedding_points(plan) == found
+    assert sampled_edges(plan) == {edge}
+    (source,) = [node.id for node in plan.operators.values() if node.name == "source-1"]
+    assert key_samplers_behind(plan, source) == ("some>visits",)
+
+
+def test_totals_over_sessions_are_estimates_whose_rows_know_their_buckets() -> None:
+    job = ps.Job()
+    visits = sessions(rows(job)).name("visits").filter(col("n") > 1).select("n", "window_end").name("some")
+    minute(visits.with_columns(key=col("n") % 2)).name("sums").write_black_hole().with_min_accuracy(0.4)
+    plan = job.plan(2).graph
+    assert shedding_points(plan).keyed == sampled_edges(plan) == {("source-1", "visits")}
+    schemas = {node.name: node.outputs for node in plan.operators.values()}
+    assert "$bucket" in schemas["visits"]["main"].fields.names
+    assert "$bucket" not in schemas["sums"]["main"].fields.names
+
+
+def test_beside_branches_that_lose_single_rows_sessions_lose_keys() -> None:
+    job = ps.Job()
+    source = rows(job).name("all")
+    sessions(source).name("visits").write_black_hole().with_min_accuracy(0.4)
+    minute(source).name("minutes").write_black_hole().with_min_accuracy(0.6)
+    plan = job.plan(2).graph
+    edges = {("all", "visits"): 0.4, ("all", "minutes"): 0.6}
+    assert shedding_points(plan) == SheddingPoints({"all": 1.0}, edges, keyed=frozenset({("all", "visits")}))
+    assert sampled_edges(plan) == {("all", "visits")}
+    assert shed_branches(plan) == {("all", "minutes")}
+
+
+WHOLE = {
+    "no contract": lambda found: found.write_black_hole(),
+    "grouped by the key": lambda found: (
+        found.rename(key="who").key_by("who").agg(most=ps.max_("n")).write_black_hole(mode="changelog")
+    ),
+    "ranked": lambda found: found.key_by("n").top(3, by="n").write_black_hole(mode="changelog"),
+    "beside others": lambda found: (
+        found.union(found).key_by("n").agg(count=ps.count()).write_black_hole(mode="changelog")
+    ),
+    "late rows": lambda found: found.side_output("late").write_black_hole(),
+}
+
+
+@pytest.mark.parametrize("other", WHOLE)
+def test_sessions_of_which_something_needs_all_are_left_whole(other: str) -> None:
+    job = ps.Job()
+    found = sessions(rows(job))
+    found.write_black_hole().with_min_accuracy(0.4)
+    sink = WHOLE[other](found)
+    if other != "no contract":
+        sink.with_min_accuracy(0.4, columns=False)
+    assert not points(job).keyed and not points(job).sources
+    assert not sampled_edges(job.plan().graph)
 
 
 def test_rows_that_are_broadcast_are_left_whole() -> None:

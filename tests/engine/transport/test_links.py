@@ -85,14 +85,9 @@ def test_everything_arrives_in_order(data: st.DataObject, links: Links) -> None:
                 case "rows":
                     rows = data.draw(batches())
                     picks = data.draw(picks_of(rows.num_rows))
-                    due.append(
-                        put(
-                            one,
-                            data.draw(st.integers(0, 2)),
-                            Batch(rows, 0.5, 77_000, branches=data.draw(st.binary(max_size=3))),
-                            picks,
-                        )
-                    )
+                    branches, keys = (data.draw(st.binary(max_size=3)) for _ in range(2))
+                    batch = Batch(rows, 0.5, 77_000, branches=branches, keys=keys)
+                    due.append(put(one, data.draw(st.integers(0, 2)), batch, picks))
                 case "many":
                     count = data.draw(st.integers(1, 30_000))
                     due.append(put(one, 3, Batch(pa.record_batch({"x": np.arange(count), "y": np.arange(count)}))))

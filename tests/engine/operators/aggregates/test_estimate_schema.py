@@ -7,7 +7,7 @@ from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import col
 from penstock.model.job_graph import AggregateSpec
-from penstock.model.result_columns import ACCURACY, BIASED, certified_of, high_of, low_of
+from penstock.model.result_columns import ACCURACY, BIASED, BUCKET, certified_of, high_of, low_of
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Count, Emission, Hopping, Session, Tumbling, Window, Windowing
 
@@ -39,7 +39,9 @@ def test_columns_of_estimates_stand_behind_the_aggregates() -> None:
 @pytest.mark.parametrize("window", [Session(5), Count(3)])
 def test_windows_that_a_dropped_row_tears_have_no_intervals(window: Window) -> None:
     output = plan_aggregate(_spec(window), ROWS, "agg").output
-    assert output.fields.names[-2:] == [ACCURACY, BIASED]
+    # Sessions of sampled keys are summed up, so they say which keys they are of.
+    buckets = [BUCKET] if isinstance(window, Session) else []
+    assert output.fields.names[-2 - len(buckets) :] == [ACCURACY, BIASED, *buckets]
     assert not [name for name in output.fields.names if name.startswith(("$low", "$high", "$certified"))]
 
 
