@@ -14,6 +14,7 @@ from penstock.model.error_origins import (
     ErrorOrigin,
     UserFrame,
     frame_count,
+    origin_of,
     set_origin,
     user_frames,
 )
@@ -38,7 +39,8 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``args`` are what it is made of, if that is plain; empty if not, or if no other process would know what to make.
     ``traceback`` shows where it was raised, in that process; empty if it was not raised. ``frames`` are those of the
-    user's own code, the innermost first, out of ``depth`` in all.
+    user's own code, the innermost first, out of ``depth`` in all. ``place`` is the process that raised it if that one
+    is another than the process that says so, as a head actor does for its task managers; empty if not.
     """
 
     classes: tuple[str, ...]
@@ -49,6 +51,7 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frames: tuple[UserFrame, ...] = ()
     depth: int = 0
     cause: "Failure | None" = None
+    place: str = ""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -57,22 +60,28 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _failure_of(error: BaseException, causes: int) -> Failure:
-    raised = "" if error.__traceback__ is None else "".join(traceback.format_tb(error.__traceback__))
+    origin = origin_of(error)
+    if origin is not None:
+        raised = origin.traceback
+    else:
+        raised = "" if error.__traceback__ is None else "".join(traceback.format_tb(error.__traceback__))
+    notes = [note for note in getattr(error, "__notes__", ()) if origin is None or note != origin.note]
     cause = error.__cause__
     return Failure(
         tuple(_names(type(error))),
         str(error)[:LONGEST_TEXT],
-        tuple(note[:LONGEST_TEXT] for note in getattr(error, "__notes__", ())),
+        tuple(note[:LONGEST_TEXT] for note in notes),
         raised[-LONGEST_TEXT:],
         _plain_args(error),
         tuple(user_frames(error)[:MOST_FRAMES]),
         frame_count(error),
         None if cause is None or not causes else _failure_of(cause, causes - 1),
+        "" if origin is None else origin.place,
     )
 
 
 def error_of(failure: Failure, place: str) -> BaseException:
-    """Return the error that a failure stands for, and keep with it where in ``place`` it was raised.
+    """Return the error that a failure stands for, and keep with it where it was raised, in ``place`` unless it says.
 
     It is of the nearest class that this process knows without importing anything: one of Penstock's or of Python's.
     The name of another class stands before its message.
@@ -81,7 +90,12 @@ def error_of(failure: Failure, place: str) -> BaseException:
     for note in failure.notes:
         error.add_note(note)
     origin = ErrorOrigin(
-        place, _own_name(failure.classes[0]), failure.message, failure.frames, failure.depth, failure.traceback
+        failure.place or place,
+        _own_name(failure.classes[0]),
+        failure.message,
+        failure.frames,
+        failure.depth,
+        failure.traceback,
     )
     set_origin(error, origin)
     if failure.cause is not None:

@@ -13,7 +13,7 @@ import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NewType, ParamSpec, TypeVar, TypeVarTuple
 
 import cloudpickle
@@ -185,6 +185,10 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no type
             return marked(value)
         if isinstance(value, io.TextIOWrapper):
             raise pickle.PicklingError(f"cannot pickle the open file {getattr(value, 'name', '')!r}")
+        if isinstance(value, CodeType):
+            # Errors name the line of the user's file, which cloudpickle leaves out from 3.1.3 on.
+            _, parts = self.dispatch_table[CodeType](value)
+            return _code_of_file, (value.co_filename, parts)
         if isinstance(value, functools.cached_property):
             # Python 3.11 keeps a lock in it.
             return functools.cached_property, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
@@ -214,6 +218,10 @@ def _reduction(value: Any) -> tuple[Any, ...] | None:
     if isinstance(reduced, str):
         raise pickle.PicklingError(f"cannot pickle {reduced!r}, which only the main module of this process has")
     return None
+
+
+def _code_of_file(path: str, parts: tuple[Any, ...]) -> CodeType:
+    return CodeType(*parts).replace(co_filename=path)
 
 
 def _cached(function: Any, parameters: dict[str, Any]) -> Any:

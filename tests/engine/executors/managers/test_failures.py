@@ -8,14 +8,15 @@ import pytest
 from penstock.engine.executors.managers.failures import Failure, error_of, failure_of
 from penstock.engine.jobs.restart_policy import is_retryable
 from penstock.model import errors
+from penstock.model.error_origins import note_lines, origin_of, user_frames
 from penstock.model.errors import PenstockError, UserError
 
 OURS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PenstockError)]
 
 
-def crossed(error: BaseException) -> BaseException:
+def crossed(error: BaseException, place: str = "task manager 'tm-1'") -> BaseException:
     data = msgspec.msgpack.encode(failure_of(error))
-    return error_of(msgspec.msgpack.decode(data, type=Failure), "task manager 'tm-1'")
+    return error_of(msgspec.msgpack.decode(data, type=Failure), place)
 
 
 class OddError(ValueError):
@@ -55,6 +56,18 @@ def test_notes_and_the_line_that_raised_come_along() -> None:
     assert notes[0] == "In task filter[1]."
     assert notes[1].startswith("Raised in task manager 'tm-1':")
     assert 'raise UserError("a price is negative")' in notes[1] and __file__ in notes[1]
+
+
+def test_an_error_that_goes_through_a_head_actor_names_the_process_that_raised_it() -> None:
+    with pytest.raises(UserError) as caught:
+        fail_for_the_user()
+    once = crossed(caught.value)
+    with pytest.raises(UserError) as passed_on:
+        raise once
+    twice = crossed(passed_on.value, "the head actor")
+    assert twice.__notes__ == once.__notes__ and len(once.__notes__) == 1
+    assert origin_of(twice) is not None and user_frames(twice) == user_frames(once)
+    assert [*note_lines(twice)] == ["  raised in task manager 'tm-1'"]
 
 
 def test_nothing_but_errors_is_made_whatever_comes() -> None:
