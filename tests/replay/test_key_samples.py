@@ -13,13 +13,13 @@ PROGRAM = """
 import pyarrow as pa
 import penstock as ps
 
-clicks = ps.read_kafka(
-    "clicks", kafka="nowhere:1", time="at", schema=pa.schema({"user": pa.int64(), "at": pa.timestamp("us")})
-).name("clicks")
+job = ps.Job()
+fields = pa.schema({"user": pa.int64(), "at": pa.timestamp("us")})
+clicks = ps.read_kafka("clicks", kafka="nowhere:1", time="at", schema=fields, job=job).name("clicks")
 visits = clicks.key_by("user").window(ps.session("1m")).agg(n=ps.count()).name("visits")
 visits.write_black_hole().with_min_accuracy(0.3).name("found")
 clicks.select("user").name("users").write_black_hole().with_min_accuracy(0.5).name("all")
-ps.run("shop")
+job.run("shop")
 """
 
 
