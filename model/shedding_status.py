@@ -1,6 +1,9 @@
 """What load shedding does to a running job, for status, metrics and summaries."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+DIGITS = 6
+"""The digits behind the point of a share as people read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,13 @@ class QueryAccuracy:
     max_error: float | None = None
     error: float | None = None
     granted: float | None = None
+
+    def rounded(self) -> "QueryAccuracy":
+        """Return it with shares to `DIGITS` digits: rates multiplied are off in the last of a double."""
+        shares = {name: getattr(self, name) for name in ("minimum", "desired", "current", "error", "granted")}
+        return replace(
+            self, **{name: None if share is None else round(share, DIGITS) for name, share in shares.items()}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,13 @@ def test_what_a_stream_says_of_its_accuracy_is_compared_with_a_replay_of_kept_ro
     write(tmp_path / "minutes", [rows[0] | {"accuracy": 0.99}, *rows[1:]], {})
     found = validated(tmp_path, "minutes", spark, estimates=True)
     assert (found.status, found.different) == (ComparisonStatus.DIFFERS, 1)
-    assert "the ends of intervals were not compared: the batch computes none" in found.notes
+    assert not found.notes
+    for name, other in (("spent_high", rows[2]["spent_high"] * 1.00001), ("n_low", 0), ("n_certified", False)):
+        (tmp_path / "minutes" / "part-0.parquet").unlink()
+        (tmp_path / "minutes").rmdir()
+        write(tmp_path / "minutes", [*rows[:2], rows[2] | {name: other}, *rows[3:]], {})
+        found = validated(tmp_path, "minutes", spark, estimates=True)
+        assert (found.status, found.different) == (ComparisonStatus.DIFFERS, 1), name
 
 
 @pytest.mark.long("answers of Spark; grades by window, group and aggregate stay")
