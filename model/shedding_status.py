@@ -25,9 +25,13 @@ class QueryAccuracy:
 
     def rounded(self) -> "QueryAccuracy":
         """Return it with shares to `DIGITS` digits: rates multiplied are off in the last of a double."""
-        shares = {name: getattr(self, name) for name in ("minimum", "desired", "current", "error", "granted")}
         return replace(
-            self, **{name: None if share is None else round(share, DIGITS) for name, share in shares.items()}
+            self,
+            minimum=round(self.minimum, DIGITS),
+            desired=round(self.desired, DIGITS),
+            current=round(self.current, DIGITS),
+            error=None if self.error is None else round(self.error, DIGITS),
+            granted=None if self.granted is None else round(self.granted, DIGITS),
         )
 
 

@@ -135,7 +135,7 @@ def comparison_sides(
             progress.check_sources(only(graph, sink.name))
         sample = reading.sample(graph, sink.name)
         frame = compile_job(graph, reading, progress, sink=sink.name, sample=sample)[sink.name]
-        names, exact = _compared(written, frame, estimates=reading.estimates)
+        names, exact = _compared(written, frame, sink, estimates=reading.estimates)
         exact = as_written(exact, sink, schema)
         try:
             stream = standing_rows(session, sink, schema, checkpoint)
@@ -165,10 +165,15 @@ def comparison_sides(
             progress.close()
 
 
-def _compared(written: WrittenColumns, frame: Frame, *, estimates: bool) -> tuple[list[str], DataFrame]:
+def _compared(
+    written: WrittenColumns, frame: Frame, sink: OperatorNode, *, estimates: bool
+) -> tuple[list[str], DataFrame]:
     """Return the columns to compare, and the exact rows with these and what counts them.
 
     Over kept rows the quality of results is among them, as far as what stands before the sink says it.
+
+    Raises:
+        ReplayError: the sink leaves out values by intervals that a replay does not know.
     """
     names, hidden = list(written.users), frame.hidden.names
     if not written.quality:
@@ -178,11 +183,31 @@ def _compared(written: WrittenColumns, frame: Frame, *, estimates: bool) -> tupl
     keep = quoted_name(KEEP) if KEEP in hidden else "1.0D"
     accuracy = quoted_name(result_columns.ACCURACY) if result_columns.ACCURACY in hidden else keep
     biased = quoted_name(result_columns.BIASED) if result_columns.BIASED in hidden else "false"
-    columns = [quoted_name(name) for name in names]
     ends = {} if written.chosen else _ends(written, hidden, accuracy)
+    spec = sink.spec
+    assert isinstance(spec, SinkSpec)
+    values = {name: quoted_name(name) for name in names}
+    if spec.max_error is not None and spec.leaves_out_wide:
+        if any(f"{name}_low" not in ends for name in written.intervals):
+            raise ReplayError(
+                f"sink {sink.name!r} leaves out values whose interval is too wide (otherwise='null'), and those of "
+                "results that are chosen by an estimate are not recomputed: validate it without --kept"
+            )
+        values |= {name: _unless_wide(name, ends, accuracy, spec.max_error.error) for name in written.intervals}
+    columns = [f"{sql} AS {quoted_name(name)}" for name, sql in values.items()]
     also = [f"{sql} AS {quoted_name(name)}" for name, sql in ends.items()]
     rows = frame.rows.selectExpr(*columns, f"{accuracy} AS {ACCURACY}", f"{biased} AS {BIASED}", *also)
     return [*names, ACCURACY, *([] if written.chosen else [BIASED, *ends])], rows
+
+
+def _unless_wide(name: str, ends: Mapping[str, str], accuracy: str, error: float) -> str:
+    """Return a value, null where half of its interval is wider than the error by it, or not there."""
+    value = quoted_name(name)
+    low, high = (f"CAST({ends[f'{name}_{end}']} AS DOUBLE)" for end in ("low", "high"))
+    half = f"(({high} - {low}) / 2)"
+    ratio = f"CASE WHEN {half} = 0 THEN 0.0D ELSE {half} / nullif(abs(CAST({value} AS DOUBLE)), 0.0D) END"
+    is_good = f"coalesce({ratio} <= {error!r}D, false)"
+    return f"CASE WHEN {accuracy} = 1.0D OR {is_good} THEN {value} END"
 
 
 def _ends(written: WrittenColumns, hidden: Sequence[str], accuracy: str) -> dict[str, str]:

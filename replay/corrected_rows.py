@@ -22,7 +22,7 @@ from penstock.replay.written_columns import ACCURACY
 CHOICE = "$choice"
 """The column of `chosen`."""
 
-CORRECTED, HELD, LEFT = "corrected", "held", "left"
+CORRECTED, OPEN, LEFT = "corrected", "open", "left"
 """What becomes of a row that differs: it is corrected now, its window is still open, or it is as exact as is wanted."""
 
 
@@ -50,7 +50,7 @@ def chosen(differing: DataFrame, rule: CorrectionRule) -> DataFrame:
     if rule.window_end is not None and rule.final_us is not None:
         end = f.coalesce(f.col(EXACT)[rule.window_end], f.col(STREAM)[rule.window_end])
         is_open = f.unix_micros(end.cast("timestamp_ntz").cast("timestamp")) > f.expr(micros_literal(rule.final_us))
-        choice = f.when(f.coalesce(is_open, f.lit(False)), HELD).otherwise(choice)
+        choice = f.when(f.coalesce(is_open, f.lit(False)), OPEN).otherwise(choice)
     return differing.withColumn(CHOICE, choice)
 
 

@@ -21,7 +21,7 @@ from penstock.model.errors import OptionError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.replay.comparison import DIFFERENT, EXTRA, MISSING, STATUS
 from penstock.replay.comparison_sides import WholeSides
-from penstock.replay.corrected_rows import CHOICE, CORRECTED, HELD, LEFT, CorrectionRule, chosen
+from penstock.replay.corrected_rows import CHOICE, CORRECTED, LEFT, OPEN, CorrectionRule, chosen
 from penstock.replay.correction_headers import Headers
 from penstock.replay.correction_messages import CALL_S, CLIENT, CorrectionEncoder, pieces, sending
 from penstock.replay.pending_corrections import correction_changes, pending_corrections, published_corrections
@@ -94,7 +94,7 @@ class Corrector:
             try:
                 found = differing.groupBy(CHOICE, STATUS).count().collect()
                 counts = {row[STATUS]: int(row["count"]) for row in found if row[CHOICE] == CORRECTED}
-                others = {name: sum(int(row["count"]) for row in found if row[CHOICE] == name) for name in (HELD, LEFT)}
+                others = {name: sum(int(row["count"]) for row in found if row[CHOICE] == name) for name in (OPEN, LEFT)}
                 corrections = correction_changes(differing.where(f.col(CHOICE) == CORRECTED), node.spec.mode)
                 sent = 0
                 if counts:

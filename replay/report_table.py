@@ -43,7 +43,7 @@ def summary_table(validation: Validation, stream: TextIO | None = None) -> None:
     lines += [
         f"{query.query}: {corrected(query)}"
         for query in validation.queries
-        if query.correction is not None and (query.correction.held or query.correction.left)
+        if query.correction is not None and (query.correction.open or query.correction.left)
     ]
     print(*lines, verdict(validation), *left_out(validation), sep="\n", file=stream or sys.stderr)
 

@@ -89,8 +89,8 @@ def corrected(query: QueryValidation) -> str:
     if correction.why is not None:
         return f"Not corrected: {correction.why.rstrip('.')}."
     others = ""
-    if correction.held:
-        others += f" {counted(correction.held, 'row')} {_were(correction.held)} not, in windows that are still open."
+    if correction.open:
+        others += f" {counted(correction.open, 'row')} {_were(correction.open)} not, in windows that are still open."
     if correction.left:
         others += f" {counted(correction.left, 'estimate')} {_were(correction.left)} left, as accurate as is wanted."
     if not correction.rows:

@@ -49,12 +49,6 @@ MOST_EXAMPLES = 20
 _BY_ORDER = "which of them stands in the end depends on the order in which they were written"
 
 
-_LEAVES_OUT = (
-    "it leaves values out whose interval is too wide (otherwise='null'), and a batch has no intervals to tell which "
-    "these are: validate it without --kept, which grades the others"
-)
-
-
 def validate_sink(
     graph: JobGraph,
     sink: OperatorNode,
@@ -82,9 +76,6 @@ def validate_sink(
     why = timing_dependent_sinks(graph).get(sink.name)
     if why is not None:
         return QueryValidation(**identity, why=why)
-    if reading.estimates and spec.leaves_out_wide:
-        # Ends of intervals are not computed in a batch, and these say which values there are.
-        return QueryValidation(**identity, why=_LEAVES_OUT)
     try:
         with comparison_sides(graph, sink, keys.columns, reading, session) as sides:
             return _compared(graph, sink, identity, keys, sides, session, corrector, files)

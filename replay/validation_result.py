@@ -134,7 +134,7 @@ class CorrectionResult:
     """Rows that differ and were published to ``topic`` now, not before; ``why``: why nothing can be.
 
     ``messages`` stand for the rows that were ``missing``, ``extra`` or ``different``; one may need two. Not corrected
-    were rows that differ in windows that are still open (``held``), and estimates that are as exact as their query
+    were rows that differ in windows that are still open (``open``), and estimates that are as exact as their query
     wants (``left``).
     """
 
@@ -143,7 +143,7 @@ class CorrectionResult:
     extra: int = 0
     different: int = 0
     messages: int = 0
-    held: int = 0
+    open: int = 0
     left: int = 0
     why: str | None = None
 

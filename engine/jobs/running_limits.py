@@ -1,5 +1,6 @@
 """Limits of a job that change while it runs: written by whoever changes them, read by its controllers."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
@@ -30,6 +31,8 @@ class RunningLimits:
         self._started: str | None = None
         self._unchecked: tuple[Limits, str | None] | None = None
         self._warn: Callable[[str], None] = print
+        # Each change rests on the one before.
+        self._changing = threading.Lock()
 
     def watch(self, check: Callable[[Limits], None], started: str) -> None:
         """Let changes come through; ``check`` raises OptionError for limits that the job cannot have.
@@ -66,12 +69,13 @@ class RunningLimits:
             raise OptionError(
                 "the job has no control of load: start it with control=ps.Control(...) (--shed); shed='off' is one, too"
             )
-        changed = self.wanted.changed_by(limits)
-        self._check(changed)
-        if self._keeper is not None:
-            self._keeper.write(changed, self._started)
-        self.wanted = changed
-        return changed
+        with self._changing:
+            changed = self.wanted.changed_by(limits)
+            self._check(changed)
+            if self._keeper is not None:
+                self._keeper.write(changed, self._started)
+            self.wanted = changed
+            return changed
 
     def _take(self) -> None:
         """Let kept limits hold, as far as this program and the way it was started leave them to."""

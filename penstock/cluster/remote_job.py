@@ -37,6 +37,9 @@ class HeadCalls(Protocol):
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint."""
 
+    def change_limits(self, change: Limits) -> Limits:
+        """Change limits."""
+
     def unfollow(self) -> None:
         """Let it leave."""
 

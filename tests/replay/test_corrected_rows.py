@@ -18,7 +18,7 @@ from penstock.engine.jobs.job_rates import JobRates
 from penstock.model.keep_rates import KeepRates
 from penstock.model.max_error import MaxError
 from penstock.replay.comparison import DIFFERENT, EXTRA, MISSING, STATUS, differences
-from penstock.replay.corrected_rows import CHOICE, CORRECTED, HELD, LEFT, CorrectionRule, chosen, queued_rows
+from penstock.replay.corrected_rows import CHOICE, CORRECTED, LEFT, OPEN, CorrectionRule, chosen, queued_rows
 from penstock.replay.validation_result import QueryValidation
 from tests.command_line import penstock
 from tests.kafka.reading import read_topic
@@ -69,12 +69,12 @@ def test_rows_wait_whose_intervals_are_too_wide_and_those_that_are_not_there(spa
 
 def test_windows_that_may_change_are_held_back(spark: SparkSession) -> None:
     minute_us = int(AT.timestamp() * 1e6) + 60_000_000
-    held = {"later"}
+    still_open = {"later"}
     for final_us in (minute_us, minute_us + 59_999_999):
         found = choices(spark, CorrectionRule("window_end", final_us))
-        assert {shop for shop, (choice, _) in found.items() if choice == HELD} == held
+        assert {shop for shop, (choice, _) in found.items() if choice == OPEN} == still_open
     everything = choices(spark, CorrectionRule("window_end", minute_us - 1))
-    assert {choice for choice, _ in everything.values()} == {HELD}
+    assert {choice for choice, _ in everything.values()} == {OPEN}
     assert {choice for choice, _ in choices(spark, CorrectionRule(None, 0)).values()} == {CORRECTED}
 
 
@@ -156,8 +156,8 @@ def test_a_correction_is_the_last_word_on_its_window_in_the_topic_of_the_sink(
     # 200 s are there, less 5 s of watermark and 10 s of lateness: three minutes are over.
     before = sides_job.standing()
     corrected = {key for key, (_, is_correction) in before.items() if is_correction}
-    assert 0 < len(corrected) == told.rows and told.held == 2 and told.left > 0
-    assert told.rows + told.held + told.left == query.estimated
+    assert 0 < len(corrected) == told.rows and told.open == 2 and told.left > 0
+    assert told.rows + told.open + told.left == query.estimated
     for row, is_correction in before.values():
         if is_correction:
             assert (row["n"], row["n_low"], row["n_high"], row["accuracy"], row["biased"]) == (300, 300, 300, 1, False)
