@@ -63,11 +63,12 @@ def queued_rows(stream: DataFrame, rule: CorrectionRule) -> DataFrame:
 def _too_wide(row: Column, rule: CorrectionRule) -> Column:
     """Return whether half of an interval of a row is wider than the error by its value, or not there."""
     assert rule.queued is not None
+    error = rule.queued.error
 
     def is_wide(name: str) -> Column:
         value, low, high = (row[each].cast("double") for each in (name, f"{name}_low", f"{name}_high"))
         half = (high - low) / 2
         ratio = f.when(half == 0, f.lit(0.0)).otherwise(half / f.nullif(f.abs(value), f.lit(0.0)))
-        return f.coalesce(ratio, f.lit(float("inf"))) > rule.queued.error
+        return f.coalesce(ratio, f.lit(float("inf"))) > error
 
     return reduce(lambda one, other: one | other, map(is_wide, rule.intervals), f.lit(False))

@@ -108,8 +108,15 @@ class Corrector:
                     messenger.producer.commit_transaction(CALL_S)
             finally:
                 differing.unpersist()
-        wrong = {name: counts.get(name, 0) for name in (MISSING, EXTRA, DIFFERENT)}
-        return CorrectionResult(topic=self.topic, messages=sent, **wrong, **others)
+        return CorrectionResult(
+            topic=self.topic,
+            missing=counts.get(MISSING, 0),
+            extra=counts.get(EXTRA, 0),
+            different=counts.get(DIFFERENT, 0),
+            messages=sent,
+            open=others[OPEN],
+            left=others[LEFT],
+        )
 
     def _unfit(self, node: OperatorNode) -> str | None:
         """Return why the rows of a sink cannot be corrected in the topic, None if they can."""
