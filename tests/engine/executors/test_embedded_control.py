@@ -73,7 +73,7 @@ def test_what_sources_are_offered_is_told_by_lag_maxima_where_that_is_wanted(tmp
     sheddings = list(redecide(log, "qod", {"reading.sources": "lag maxima"}))
     assert [each.decision.reason for each in sheddings][1:] == ["all queries at full accuracy"] * 3
     assert all(each.same for each in sheddings)
-    assert not all(each.same for each in redecide(log, "qod", {}))
+    assert not all(each.same for each in redecide(log, "qod", {"reading.sources": "end offsets"}))
 
 
 def test_a_job_keeps_its_log(tmp_path: Path) -> None:
