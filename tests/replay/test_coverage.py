@@ -20,6 +20,9 @@ from tests.replay.validation_reading import from_json
 WINDOWS, ROWS = 2_100, 120
 """Windows, and rows of each: 100 ms apart."""
 
+AT_ONCE = 50_000
+"""A producer takes up to twice as many messages before they are sent."""
+
 PROGRAM = """
 import sys
 from tests.replay.test_coverage import short_windows
@@ -45,7 +48,9 @@ def test_intervals_of_a_run_cover_as_often_as_they_say(
     create_topic(KafkaSettings(kafka), f"{sales}-windows", 1, {"retention.ms": "-1"})
     shop = Shop(kafka, sales, tmp_path)
     for partition in range(PARTITIONS):
-        shop.put(sales, [sale(n) for n in range(partition, WINDOWS * ROWS, PARTITIONS)], partition=partition)
+        numbers = range(partition, WINDOWS * ROWS, PARTITIONS)
+        for first in range(0, len(numbers), AT_ONCE):
+            shop.put(sales, [sale(n) for n in numbers[first : first + AT_ONCE]], partition=partition)
 
     def begin(self: JobRates, rates: KeepRates | None = None) -> None:
         self.rates = rates or KeepRates({"sales": 0.625})
