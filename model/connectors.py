@@ -244,10 +244,7 @@ class Source(ABC):
         return self
 
     def with_time(self, column: str) -> "Source":
-        """Return a source that knows its event time column, so that it can report the time of rows it leaves out.
-
-        The default does not need to know.
-        """
+        """Return a source that knows its event time, to report that of rows which it leaves out; the default none."""
         return self
 
     def describe(self) -> str:
@@ -313,6 +310,9 @@ class Sink(ABC):
 
     follows_head: bool = False
     """Of a sink that is ``in_caller``: whether it runs as well in the head's process, where the caller has none."""
+
+    takes_corrections: bool = False
+    """Whether a later message can take back or replace a row, as `penstock validate --correct` publishes them."""
 
     @abstractmethod
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:

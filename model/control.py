@@ -79,10 +79,14 @@ class QueryLimit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that were changed while a job ran: the policy that sheds (None: as it was started), queries by name."""
+    """Limits that were changed while a job ran: the policy that sheds (None: as it was started), queries by name.
+
+    As a change, ``reset`` takes back what was changed before: of the queries that it names, or of all and the policy.
+    """
 
     shed: str | None = None
     queries: Mapping[str, QueryLimit] = field(default_factory=dict)
+    reset: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -95,7 +99,10 @@ class Limits:
 
     def changed_by(self, later: "Limits") -> "Limits":
         """Return these limits with what a later change says."""
-        queries = dict(self.queries)
+        shed, queries = self.shed, dict(self.queries)
+        if later.reset:
+            shed = shed if later.queries else None
+            queries = {name: limit for name, limit in queries.items() if later.queries and name not in later.queries}
         for name, limit in later.queries.items():
             before = queries.get(name, QueryLimit())
             queries[name] = replace(
@@ -104,7 +111,15 @@ class Limits:
                 priority=before.priority if limit.priority is None else limit.priority,
                 max_error=before.max_error if limit.max_error is None else limit.max_error,
             )
-        return Limits(later.shed or self.shed, queries)
+        return Limits(later.shed or shed, {name: limit for name, limit in queries.items() if limit != QueryLimit()})
+
+    def text(self) -> str:
+        """Return them in words."""
+        said = [] if self.shed is None else [f"shed {self.shed}"]
+        for name, limit in self.queries.items():
+            figures = {"accuracy": limit.min_accuracy, "error": limit.max_error, "priority": limit.priority}
+            said.append(f"{name} {', '.join(f'{of} {value:g}' for of, value in figures.items() if value is not None)}")
+        return "; ".join(said)
 
 
 NO_LIMITS = Limits()
@@ -116,8 +131,10 @@ def limits_of(
     min_accuracy: float | None,
     priority: int | None,
     max_error: float | None = None,
+    *,
+    reset: bool = False,
 ) -> Limits:
-    """Return the change that these values ask for; None: as it was.
+    """Return the change that these values ask for; None: as it was. ``reset`` takes back earlier ones first.
 
     Raises:
         OptionError: there is nothing to change, or it is not said of which query.
@@ -125,12 +142,12 @@ def limits_of(
     if query is None:
         if min_accuracy is not None or priority is not None or max_error is not None:
             raise OptionError("min_accuracy, max_error and priority are those of a query: say which")
-        if shed is None:
+        if shed is None and not reset:
             raise OptionError("say what is to change: shed, or min_accuracy, max_error or priority of a query")
-        return Limits(shed)
-    if min_accuracy is None and priority is None and max_error is None:
+        return Limits(shed, reset=reset)
+    if min_accuracy is None and priority is None and max_error is None and not reset:
         raise OptionError(f"say what is to change of query {query!r}: min_accuracy, max_error or priority")
-    return Limits(shed, {query: QueryLimit(min_accuracy, priority, max_error)})
+    return Limits(shed, {query: QueryLimit(min_accuracy, priority, max_error)}, reset)
 
 
 @dataclass(frozen=True, slots=True)

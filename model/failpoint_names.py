@@ -30,6 +30,8 @@ MEANINGS: Mapping[str, str] = {
     "checkpoint.uploading": "the background begins to write the state of a checkpoint",
     "checkpoint.uploaded": "the state of a checkpoint is written; its manifest is not",
     "kept.before_write": "what was kept before a checkpoint is about to be logged; its manifest is not there",
+    "kept.before_merge": "many files of the log of what was kept are about to be merged into one",
+    "kept.merged": "files of the log of what was kept are merged, and still there beside what stands for them",
     "kept.written": "what was kept before a checkpoint is logged; its manifest is not there",
     "checkpoint.run.before_seal": "a run has the lease; it has not sealed what it takes over",
     "checkpoint.run.sealed": "what a run takes over is sealed",

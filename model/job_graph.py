@@ -225,6 +225,11 @@ class SinkSpec(OperatorSpec):
         return self.max_error is not None and self.max_error.otherwise == "null"
 
     @property
+    def queues_wide(self) -> bool:
+        """Whether rows whose interval is too wide wait to be corrected."""
+        return self.max_error is not None and self.max_error.otherwise == "correct"
+
+    @property
     def shows_quality(self) -> bool:
         """Whether it writes how good its results are."""
         return self.under_contract and self.columns

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from penstock.model.errors import OptionError
 from penstock.model.keep_rates import STEPS
 
-Otherwise = Literal["keep", "null"]
+Otherwise = Literal["keep", "null", "correct"]
 
 OTHERWISE: tuple[str, ...] = get_args(Otherwise)
 
@@ -25,8 +25,9 @@ LEAST_KEEP = 1 / STEPS
 class MaxError:
     """Half of the interval at ``confidence`` lies within ``error`` times the value, for ``rows`` of the rows.
 
-    ``otherwise``: what becomes of a row whose interval is wider: it is written as it is (``keep``), or such values are
-    null (``null``).
+    ``otherwise``: what becomes of a row whose interval is wider: it is written as it is (``keep``), such values are
+    null (``null``), or it is written and waits for the exact one, which ``penstock validate --correct`` publishes
+    (``correct``).
     """
 
     error: float

@@ -1,6 +1,9 @@
 """What load shedding does to a running job, for status, metrics and summaries."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+DIGITS = 6
+"""The digits behind the point of a share as people read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,17 @@ class QueryAccuracy:
     max_error: float | None = None
     error: float | None = None
     granted: float | None = None
+
+    def rounded(self) -> "QueryAccuracy":
+        """Return it with shares to `DIGITS` digits: rates multiplied are off in the last of a double."""
+        return replace(
+            self,
+            minimum=round(self.minimum, DIGITS),
+            desired=round(self.desired, DIGITS),
+            current=round(self.current, DIGITS),
+            error=None if self.error is None else round(self.error, DIGITS),
+            granted=None if self.granted is None else round(self.granted, DIGITS),
+        )
 
 
 @dataclass(frozen=True, slots=True)

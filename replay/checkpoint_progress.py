@@ -62,6 +62,20 @@ class CheckpointProgress:
         assert passed_us is not None
         return None if passed_us == END_OF_TIME_US else passed_us
 
+    def final_us(self, nodes: Sequence[OperatorNode], lateness_us: int) -> int | None:
+        """Return up to which end of windows none of these operators adds anything; None: their input had ended.
+
+        Those that note no watermark are not asked; if none does, nothing is known to be final.
+        """
+        times = {
+            _passed_us(notes, lateness_us)
+            for node in nodes
+            for notes in self._notes.get(node.name, ())
+            if SWEPT in notes or _WATERMARK in notes
+        }
+        least_us = min((time_us for time_us in times if time_us is not None), default=START_OF_TIME_US)
+        return None if least_us == END_OF_TIME_US else least_us
+
     def check_sources(self, graph: JobGraph) -> None:
         """Check that the sources that are no topics had been read to their ends: as far as these is all that is read.
 

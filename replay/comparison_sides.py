@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model import result_columns
-from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.model.job_graph import AggregateSpec, JobGraph, OperatorNode, SinkSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.approximate import approximate_columns
 from penstock.replay.checkpoint_progress import CheckpointProgress, OpenResults
@@ -23,9 +24,14 @@ from penstock.replay.frames import Frame, ReplayError
 from penstock.replay.grading import Quality, counts_of
 from penstock.replay.sample_columns import KEEP
 from penstock.replay.source_reading import SourceReading
-from penstock.replay.spark_types import quoted_name
+from penstock.replay.spark_types import quoted_name, sql_type
 from penstock.replay.stream_output import UnreadableError, as_written, standing_rows
 from penstock.replay.written_columns import ACCURACY, BIASED, WrittenColumns, written_columns
+
+ENDS_NEAR = 1e-6
+"""So far, relative to the greater one, ends of intervals may be apart: differences of high powers have fewer digits."""
+
+_NO_ENDS = "it is of results of other aggregates, or chosen by an estimate"
 
 
 class CountsOnlyError(Exception):
@@ -70,6 +76,15 @@ class ComparisonSides:
         stream = self.quality.stream
         columns_of_both = [quoted_name(name) for name in names]
         return WholeSides(stream.select(*columns_of_both), exact.select(*columns_of_both), self._columns.schema)
+
+    def final_us(self, graph: JobGraph, sink: OperatorNode) -> int | None:
+        """Return up to which end of windows nothing is added to what the sink wrote; None: nothing follows at all."""
+        if self._progress is None:
+            return None
+        above = list(graph.upstream([sink.id]).values())
+        windowings = [node.spec.windowing for node in above if isinstance(node.spec, AggregateSpec)]
+        lateness_us = max((item.lateness_us for item in windowings if item is not None), default=0)
+        return self._progress.final_us(above, lateness_us)
 
     def open(self) -> Sequence[OpenResults]:
         """Count results that were still to come; ask once the rows have been looked at."""
@@ -120,14 +135,16 @@ def comparison_sides(
             progress.check_sources(only(graph, sink.name))
         sample = reading.sample(graph, sink.name)
         frame = compile_job(graph, reading, progress, sink=sink.name, sample=sample)[sink.name]
-        names, exact = _compared(written, frame, estimates=reading.estimates)
+        names, exact = _compared(written, frame, sink, estimates=reading.estimates)
         exact = as_written(exact, sink, schema)
         try:
             stream = standing_rows(session, sink, schema, checkpoint)
         except UnreadableError as error:
             ledger = {} if checkpoint is None else checkpoint.manifest.ledger.get(sink.name, {})
             raise CountsOnlyError(str(error), exact.count(), ledger.get("rows_in")) from None
-        near = {name: column.error for name, column in approximate.items() if keys and column.error is not None}
+        near = {f"{name}_{end}": ENDS_NEAR for name in written.intervals for end in ("low", "high") if keys}
+        near = {name: error for name, error in near.items() if name in names and reading.estimates}
+        near |= {name: column.error for name, column in approximate.items() if keys and column.error is not None}
         dropped = [name for name in approximate if name not in near]
         notes = [_of_column(name, approximate[name].function, near.get(name)) for name in approximate]
         topic = None if progress is None else _at_least_once(sink)
@@ -148,10 +165,15 @@ def comparison_sides(
             progress.close()
 
 
-def _compared(written: WrittenColumns, frame: Frame, *, estimates: bool) -> tuple[list[str], DataFrame]:
+def _compared(
+    written: WrittenColumns, frame: Frame, sink: OperatorNode, *, estimates: bool
+) -> tuple[list[str], DataFrame]:
     """Return the columns to compare, and the exact rows with these and what counts them.
 
     Over kept rows the quality of results is among them, as far as what stands before the sink says it.
+
+    Raises:
+        ReplayError: the sink leaves out values by intervals that a replay does not know.
     """
     names, hidden = list(written.users), frame.hidden.names
     if not written.quality:
@@ -161,9 +183,59 @@ def _compared(written: WrittenColumns, frame: Frame, *, estimates: bool) -> tupl
     keep = quoted_name(KEEP) if KEEP in hidden else "1.0D"
     accuracy = quoted_name(result_columns.ACCURACY) if result_columns.ACCURACY in hidden else keep
     biased = quoted_name(result_columns.BIASED) if result_columns.BIASED in hidden else "false"
-    columns = [quoted_name(name) for name in names]
-    rows = frame.rows.selectExpr(*columns, f"{accuracy} AS {ACCURACY}", f"{biased} AS {BIASED}")
-    return [*names, ACCURACY, *([] if written.chosen else [BIASED])], rows
+    ends = {} if written.chosen else _ends(written, hidden, accuracy)
+    spec = sink.spec
+    assert isinstance(spec, SinkSpec)
+    values = {name: quoted_name(name) for name in names}
+    if spec.max_error is not None and spec.leaves_out_wide:
+        if any(f"{name}_low" not in ends for name in written.intervals):
+            raise ReplayError(
+                f"sink {sink.name!r} leaves out values whose interval is too wide (otherwise='null'), and those of "
+                "results that are chosen by an estimate are not recomputed: validate it without --kept"
+            )
+        values |= {name: _unless_wide(name, ends, accuracy, spec.max_error.error) for name in written.intervals}
+    columns = [f"{sql} AS {quoted_name(name)}" for name, sql in values.items()]
+    also = [f"{sql} AS {quoted_name(name)}" for name, sql in ends.items()]
+    rows = frame.rows.selectExpr(*columns, f"{accuracy} AS {ACCURACY}", f"{biased} AS {BIASED}", *also)
+    return [*names, ACCURACY, *([] if written.chosen else [BIASED, *ends])], rows
+
+
+def _unless_wide(name: str, ends: Mapping[str, str], accuracy: str, error: float) -> str:
+    """Return a value, null where half of its interval is wider than the error by it, or not there."""
+    value = quoted_name(name)
+    low, high = (f"CAST({ends[f'{name}_{end}']} AS DOUBLE)" for end in ("low", "high"))
+    half = f"(({high} - {low}) / 2)"
+    ratio = f"CASE WHEN {half} = 0 THEN 0.0D ELSE {half} / nullif(abs(CAST({value} AS DOUBLE)), 0.0D) END"
+    is_good = f"coalesce({ratio} <= {error!r}D, false)"
+    return f"CASE WHEN {accuracy} = 1.0D OR {is_good} THEN {value} END"
+
+
+def _ends(written: WrittenColumns, hidden: Sequence[str], accuracy: str) -> dict[str, str]:
+    """Return low, high and certified of the values whose intervals a replay knows, as a sink writes them.
+
+    Where nothing was shed they are the value. Ends have its type: those of whole numbers are rounded inwards, but not
+    beyond it.
+    """
+    columns = {}
+    for name in written.intervals:
+        if result_columns.low_of(name) not in hidden:
+            continue
+        value, kind = quoted_name(name), written.schema.fields.field(name).type
+        for of, end, inwards, within in (
+            (result_columns.low_of, "low", "ceil", "least"),
+            (result_columns.high_of, "high", "floor", "greatest"),
+        ):
+            sql = quoted_name(of(name))
+            if pa.types.is_integer(kind):
+                sql = f"{inwards}({sql})"
+            sql = f"CAST({sql} AS {sql_type(kind)})"
+            if not pa.types.is_floating(kind):
+                sql = f"CASE WHEN {sql} IS NOT NULL THEN {within}({sql}, {value}) END"
+            columns[f"{name}_{end}"] = f"CASE WHEN {accuracy} < 1.0D THEN {sql} ELSE {value} END"
+        certified = quoted_name(result_columns.certified_of(name))
+        whole = f"CASE WHEN {value} IS NOT NULL THEN true END"
+        columns[f"{name}_certified"] = f"CASE WHEN {accuracy} < 1.0D THEN {certified} ELSE {whole} END"
+    return columns
 
 
 def _of_quality(written: WrittenColumns, names: Sequence[str], *, estimates: bool) -> list[str]:
@@ -171,7 +243,8 @@ def _of_quality(written: WrittenColumns, names: Sequence[str], *, estimates: boo
         return []
     if ACCURACY not in names:
         return ["what the stream says of its accuracy was not compared, as operators before it are computed as a whole"]
-    notes = ["the ends of intervals were not compared: the batch computes none"] if written.intervals else []
+    missing = [name for name in written.intervals if f"{name}_low" not in names]
+    notes = [f"the ends of the interval of {name!r} were not compared: {_NO_ENDS}" for name in missing]
     return notes + (["which rows are biased was not compared: estimates decide which there are"] * written.chosen)
 
 

@@ -92,6 +92,7 @@ def compile_job(
     frames: dict[tuple[OperatorId, str], Frame] = {}
     sinks: dict[str, Frame] = {}
     context: ReplayContext | None = None
+    confidence = max(node.spec.confidence for node in needed.operators.values() if isinstance(node.spec, SinkSpec))
     for node in needed.operators.values():
         inputs = [frames[edge.operator, edge.output] for edge in node.inputs]
         if isinstance(node.spec, SinkSpec):
@@ -102,7 +103,8 @@ def compile_job(
             taken = taken if sample is None else sample.apply(node, taken)
             hidden = KEEP_FIELDS if KEEP in taken.columns else pa.schema([])
             rows: Rows = {MAIN: _source(node, taken, hidden)}
-            context = context or ReplayContext(taken.sparkSession, progress, sample is not None and sample.estimates)
+            estimates = sample is not None and sample.estimates
+            context = context or ReplayContext(taken.sparkSession, progress, estimates, confidence)
         else:
             assert context is not None
             form = form_of(node.spec)

@@ -9,18 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from penstock.engine.checkpoint.reader import Checkpoint
-from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.producing import check_topic
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.topics import check_name
 from penstock.model.errors import OptionError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
-from penstock.model.schema import StreamSchema
 from penstock.replay.comparison import DIFFERENT, EXTRA, MISSING, STATUS
+from penstock.replay.comparison_sides import WholeSides
+from penstock.replay.corrected_rows import CHOICE, CORRECTED, LEFT, OPEN, CorrectionRule, chosen
 from penstock.replay.correction_headers import Headers
 from penstock.replay.correction_messages import CALL_S, CLIENT, CorrectionEncoder, pieces, sending
 from penstock.replay.pending_corrections import correction_changes, pending_corrections, published_corrections
@@ -65,31 +66,36 @@ class Corrector:
         self,
         session: SparkSession,
         node: OperatorNode,
-        schema: StreamSchema,
         keys: Sequence[str],
-        stream: DataFrame,
-        exact: DataFrame,
+        sides: WholeSides,
+        rule: CorrectionRule,
     ) -> CorrectionResult:
-        """Publish where a sink differs from the exact answer; both have the columns of ``schema``.
+        """Publish where a sink differs from the exact answer, as far as that is to be corrected now.
 
         Raises:
             PenstockError: they could not be published, and none of them is.
         """
         why = self._unfit(node)
+        if why is None and rule.queued is not None and not keys:
+            why = f"no column tells rows of sink {node.name!r} apart, so it cannot be said which one is too inaccurate"
         if why is not None:
             return CorrectionResult(topic=self.topic, why=why)
         assert isinstance(node.spec, SinkSpec)
         epoch = None if self._checkpoint is None else self._checkpoint.epoch
+        schema = sides.schema
         sink, about = _kafka(node), Headers(self._job, node.name, epoch)
         with self._one_at_a_time, sending(sink.settings, self.topic) as messenger:
             own = self.topic == sink.topic
             before = None if own else published_corrections(session, node, schema.fields, self.topic, about)
-            differing = pending_corrections(
-                session, node, schema.fields, keys, stream, exact, before, self._checkpoint
-            ).persist()
+            pending = pending_corrections(
+                session, node, schema.fields, keys, sides.stream, sides.exact, before, self._checkpoint
+            )
+            differing = chosen(pending, rule).persist()
             try:
-                counts = {row[STATUS]: int(row["count"]) for row in differing.groupBy(STATUS).count().collect()}
-                corrections = correction_changes(differing, node.spec.mode)
+                found = differing.groupBy(CHOICE, STATUS).count().collect()
+                counts = {row[STATUS]: int(row["count"]) for row in found if row[CHOICE] == CORRECTED}
+                others = {name: sum(int(row["count"]) for row in found if row[CHOICE] == name) for name in (OPEN, LEFT)}
+                corrections = correction_changes(differing.where(f.col(CHOICE) == CORRECTED), node.spec.mode)
                 sent = 0
                 if counts:
                     encoder = CorrectionEncoder(node.spec, schema, self.topic, about)
@@ -102,8 +108,15 @@ class Corrector:
                     messenger.producer.commit_transaction(CALL_S)
             finally:
                 differing.unpersist()
-        wrong = {name: counts.get(name, 0) for name in (MISSING, EXTRA, DIFFERENT)}
-        return CorrectionResult(topic=self.topic, messages=sent, why=None, **wrong)
+        return CorrectionResult(
+            topic=self.topic,
+            missing=counts.get(MISSING, 0),
+            extra=counts.get(EXTRA, 0),
+            different=counts.get(DIFFERENT, 0),
+            messages=sent,
+            open=others[OPEN],
+            left=others[LEFT],
+        )
 
     def _unfit(self, node: OperatorNode) -> str | None:
         """Return why the rows of a sink cannot be corrected in the topic, None if they can."""
@@ -114,7 +127,7 @@ class Corrector:
                 f"sink {node.name!r} writes to {spec.sink.describe()}, and corrections are messages as a sink writes "
                 "them to Kafka"
             )
-        if spec.sink.format.read is not JsonValues:
+        if not spec.sink.takes_corrections:
             return f"sink {node.name!r} does not write JSON, and corrections are JSON"
         for other in self._graph.operators.values():
             if other.id != node.id and isinstance(other.spec, SinkSpec) and _topic(other.spec) == self.topic:

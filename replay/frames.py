@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.model.errors import UserError
 from penstock.model.job_graph import OperatorNode
+from penstock.model.max_error import CONFIDENCE
 from penstock.model.schema import StreamSchema
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class ReplayContext:
     estimates: bool = False
     """Whether aggregates estimate all rows from the kept ones, which are all there are; else rows that were shed are
     there, too, and aggregates are exact."""
+    confidence: float = CONFIDENCE
+    """Of the intervals of such estimates."""
 
 
 Rows = Mapping[str, "DataFrame"]

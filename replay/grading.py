@@ -84,7 +84,7 @@ def classified(differing: DataFrame, quality: Quality, keys: Sequence[str]) -> D
 def graded_rows(quality: Quality, keys: Sequence[str], window: Sequence[str], promised: float) -> DataFrame:
     """Return a row for each result for which rows were shed and each of its numbers, see `GradedRow`.
 
-    Columns: the keys, then those of `GradedRow` from ``aggregate`` on.
+    Columns: the keys, ends of windows that are no keys, then those of `GradedRow` from ``aggregate`` on.
     """
     stream = quality.stream.withColumn(_SAID, f.lit(True)).alias("s")
     exact = quality.exact.withColumn(_WORSE, f.lit(True)).alias("e")
@@ -101,7 +101,7 @@ def graded_rows(quality: Quality, keys: Sequence[str], window: Sequence[str], pr
     used = _of("e", USED)
     vanished = _of("s", _SAID).isNull()
     rows = both.where(shed).select(
-        *(f.coalesce(_of("s", name), _of("e", name)).alias(name) for name in keys),
+        *(f.coalesce(_of("s", name), _of("e", name)).alias(name) for name in dict.fromkeys((*keys, *window))),
         _of("e", EXPECTED).alias("rows_expected"),
         used.alias("rows_used"),
         f.lit(promised).alias("promised_accuracy"),

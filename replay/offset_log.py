@@ -7,6 +7,7 @@ Spark is not needed here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,14 @@ from penstock.model.errors import UserError
 from penstock.replay import kept_log
 from penstock.replay.kafka_slices import OffsetRange, split
 from penstock.replay.kept_log import KeptLog, LineError, stretches_of
+from penstock.shedding.kept_log import standing_parts
 from penstock.state.files.arrow_files import open_files
 from penstock.state.files.durable_files import DurableFiles
 
 VERSION = 1
+
+_OF_A_JOB = re.compile(r"\d{10}-\d{10}(-\d{10})?\.jsonl")
+"""The names of a job's files, see `standing_parts`."""
 
 _HEAD: Mapping[str, type] = {"version": int, "topics": list}
 """Fields of the first line."""
@@ -76,7 +81,7 @@ def kept_log_in(files: DurableFiles, name: str, folder: str = "") -> KeptLog | N
     Raises:
         UserError: a part is no log of version 2 or of another job, or two parts are about the same offsets.
     """
-    parts = [item for item in sorted(files.list(folder)) if item.endswith(".jsonl")]
+    parts = _parts([item for item in files.list(folder) if item.endswith(".jsonl")])
     logs = []
     for part in parts:
         lines = files.read(f"{folder}/{part}" if folder else part).splitlines()
@@ -87,6 +92,11 @@ def kept_log_in(files: DurableFiles, name: str, folder: str = "") -> KeptLog | N
             )
         logs.append(log)
     return kept_log.joined(name, logs) if logs else None
+
+
+def _parts(names: Sequence[str]) -> Sequence[str]:
+    """Return the files of a folder that count: all, unless their names are those that a job gives."""
+    return standing_parts(names) if all(map(_OF_A_JOB.fullmatch, names)) else sorted(names)
 
 
 def _read(name: str, lines: Iterator[bytes]) -> OffsetLog | KeptLog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from penstock.replay.report_wording import grades, left_out, verdict, windows_that_differ
+from penstock.replay.report_wording import corrected, grades, left_out, verdict, windows_that_differ
 from penstock.replay.validation_result import ComparisonStatus, QueryValidation, Validation
 from penstock.tables import Column, count_text, print_table
 
@@ -39,6 +39,11 @@ def summary_table(validation: Validation, stream: TextIO | None = None) -> None:
         f"not corrected: {query.query}: {query.correction.why}"
         for query in validation.queries
         if query.correction is not None and query.correction.why is not None
+    ]
+    lines += [
+        f"{query.query}: {corrected(query)}"
+        for query in validation.queries
+        if query.correction is not None and (query.correction.open or query.correction.left)
     ]
     print(*lines, verdict(validation), *left_out(validation), sep="\n", file=stream or sys.stderr)
 

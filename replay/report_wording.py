@@ -69,6 +69,8 @@ def shed(query: QueryValidation) -> list[str]:
         sentences.append(
             f"{counted(query.too_inaccurate, 'window')} used fewer rows than chance allows at the minimum."
         )
+    if query.queued:
+        sentences.append(f"{counted(query.queued, 'result')} not accurate enough, which --correct replaces.")
     if not query.grade.counted:
         sentences.append("No log of what was kept counts rows, so the true accuracy is not known.")
     return sentences
@@ -86,12 +88,21 @@ def corrected(query: QueryValidation) -> str:
         return ""
     if correction.why is not None:
         return f"Not corrected: {correction.why.rstrip('.')}."
+    others = ""
+    if correction.open:
+        others += f" {counted(correction.open, 'row')} {_were(correction.open)} not, in windows that are still open."
+    if correction.left:
+        others += f" {counted(correction.left, 'estimate')} {_were(correction.left)} left, as accurate as is wanted."
     if not correction.rows:
-        return f"There was nothing to correct in topic {correction.topic}."
+        return f"There was nothing to correct in topic {correction.topic}.{others}"
     return (
-        f"{counted(correction.rows, 'row')} {'was' if correction.rows == 1 else 'were'} corrected by "
-        f"{counted(correction.messages, 'message')} to topic {correction.topic}."
+        f"{counted(correction.rows, 'row')} {_were(correction.rows)} corrected by "
+        f"{counted(correction.messages, 'message')} to topic {correction.topic}.{others}"
     )
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def context(validation: Validation) -> str:

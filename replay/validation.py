@@ -18,6 +18,7 @@ from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, TIMES, differences
 from penstock.replay.comparison_sides import ComparisonSides, CountsOnlyError, comparison_sides
+from penstock.replay.corrected_rows import CorrectionRule, queued_rows
 from penstock.replay.correction import Corrector
 from penstock.replay.frames import ReplayError
 from penstock.replay.grades import QueryGrade, Shedding
@@ -48,12 +49,6 @@ MOST_EXAMPLES = 20
 _BY_ORDER = "which of them stands in the end depends on the order in which they were written"
 
 
-_LEAVES_OUT = (
-    "it leaves values out whose interval is too wide (otherwise='null'), and a batch has no intervals to tell which "
-    "these are: validate it without --kept, which grades the others"
-)
-
-
 def validate_sink(
     graph: JobGraph,
     sink: OperatorNode,
@@ -81,12 +76,9 @@ def validate_sink(
     why = timing_dependent_sinks(graph).get(sink.name)
     if why is not None:
         return QueryValidation(**identity, why=why)
-    if reading.estimates and spec.leaves_out_wide:
-        # Ends of intervals are not computed in a batch, and these say which values there are.
-        return QueryValidation(**identity, why=_LEAVES_OUT)
     try:
         with comparison_sides(graph, sink, keys.columns, reading, session) as sides:
-            return _compared(sink, identity, keys, sides, session, corrector, files)
+            return _compared(graph, sink, identity, keys, sides, session, corrector, files)
     except CountsOnlyError as error:
         counted = error.rows_stream or 0
         return QueryValidation(**identity, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
@@ -100,6 +92,7 @@ def validate_sink(
 
 
 def _compared(
+    graph: JobGraph,
     sink: OperatorNode,
     identity: dict[str, Any],
     keys: OutputKeys,
@@ -117,14 +110,23 @@ def _compared(
     result = replace(
         result, open=sum(item.results for item in open_results), notes=sides.notes(open_results, result.extra)
     )
+    rule = _rule(spec, keys, sides)
+    if rule.queued is not None and sides.quality is not None:
+        result = replace(result, queued=queued_rows(sides.quality.stream, rule).count())
     if corrector is None:
         return result
     if sides.approximate:
         why = f"column {sides.approximate[0]!r} of sink {sink.name!r} is approximate: nothing tells the right rows"
         return replace(result, correction=CorrectionResult(topic=corrector.topic, why=why))
-    whole = sides.whole()
-    correction = corrector.correct(session, sink, whole.schema, keys.columns, whole.stream, whole.exact)
-    return replace(result, correction=correction)
+    rule = replace(rule, final_us=sides.final_us(graph, sink))
+    return replace(result, correction=corrector.correct(session, sink, keys.columns, sides.whole(), rule))
+
+
+def _rule(spec: SinkSpec, keys: OutputKeys, sides: ComparisonSides) -> CorrectionRule:
+    """Return which rows of a sink are corrected; what it appends is final anyhow."""
+    queued = spec.max_error if spec.queues_wide and sides.quality is not None else None
+    intervals = () if sides.quality is None else sides.quality.intervals
+    return CorrectionRule(None if spec.mode == "append" else keys.window_end, queued=queued, intervals=intervals)
 
 
 def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:

@@ -74,6 +74,7 @@ def _query_data(query: QueryValidation) -> dict[str, Any]:
         **rows,
         **{name: getattr(query, name) for name in _SHED},
         **_accuracy_data(query),
+        "queued": query.queued,
         "grade": None if query.grade is None else _grade_data(query.grade),
         "windows": [_window_data(window) for window in query.windows],
         "windows_left_out": query.windows_left_out,

@@ -133,7 +133,9 @@ class Example:
 class CorrectionResult:
     """Rows that differ and were published to ``topic`` now, not before; ``why``: why nothing can be.
 
-    ``messages`` stand for the rows that were ``missing``, ``extra`` or ``different``; one may need two.
+    ``messages`` stand for the rows that were ``missing``, ``extra`` or ``different``; one may need two. Not corrected
+    were rows that differ in windows that are still open (``open``), and estimates that are as exact as their query
+    wants (``left``).
     """
 
     topic: str
@@ -141,6 +143,8 @@ class CorrectionResult:
     extra: int = 0
     different: int = 0
     messages: int = 0
+    open: int = 0
+    left: int = 0
     why: str | None = None
 
     @property
@@ -178,6 +182,7 @@ class QueryValidation(Accuracy):
     estimated: int = 0
     vanished: int = 0
     emerged: int = 0
+    queued: int | None = None
     grade: QueryGrade | None = None
     windows: Sequence[WindowResult] = ()
     windows_left_out: int = 0

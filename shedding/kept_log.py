@@ -4,6 +4,7 @@ With the seed in its first line it says of every record whether it stayed (`offs
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -105,6 +106,38 @@ def decode_kept_log(data: bytes) -> tuple[str, int, list[Stretch]]:
         return head["job"], head["seed"], stretches
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"this is no log of what was kept: {error}") from None
+
+
+def standing_parts(names: Iterable[str]) -> list[str]:
+    """Return the files of a log that count, by epoch: not those that another one was merged from.
+
+    Names are ``<epoch>-<run>.jsonl``, or ``<epoch>-<run>-<since>.jsonl`` of a file in which those of the epochs from
+    ``since`` on are.
+    """
+    parts = sorted(names, key=lambda name: (epoch_of(name), -since_of(name)))
+    standing: list[str] = []
+    merged_since: float = math.inf
+    for name in reversed(parts):
+        if epoch_of(name) >= merged_since:
+            continue
+        standing.append(name)
+        if _is_merged(name):
+            merged_since = since_of(name)
+    return standing[::-1]
+
+
+def epoch_of(name: str) -> int:
+    """Return the epoch of a file of a log, in whose name it is."""
+    return int(name.split("-")[0])
+
+
+def since_of(name: str) -> int:
+    """Return the first epoch that is in a file of a log."""
+    return int(name.removesuffix(".jsonl").split("-")[2]) if _is_merged(name) else epoch_of(name)
+
+
+def _is_merged(name: str) -> bool:
+    return name.count("-") == 2
 
 
 def _line(item: Mapping[str, object]) -> bytes:

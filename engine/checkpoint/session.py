@@ -327,7 +327,9 @@ class CheckpointSession:
         def work() -> RetentionResult:
             failpoint("checkpoint.retain.before")
             self._check_lease()
-            return self.repository.retain(command.count)
+            result = self.repository.retain(command.count)
+            self.kept.merge(self.repository.restorable)
+            return result
 
         self._background.submit(work, self._retained)
 

@@ -186,7 +186,7 @@ class LoadShedding:
                     scope.goals[name].error if name in scope.goals else None,
                     self._errors.error_of(name, current[name]),
                     self._errors.needs.get(name),
-                )
+                ).rounded()
                 for name in seen.queries.name
             ),
             tuple(sorted(self._rates.sources.items())),

@@ -143,9 +143,10 @@ def _limited(query: str, wanted: MaxError | None, error: float | None) -> MaxErr
     if wanted is None:
         raise OptionError(f"query {query!r} has no with_max_error() in its program, so there is none to change")
     if wanted.otherwise != "keep":
+        does = "leaves values out" if wanted.otherwise == "null" else "has rows corrected"
         raise OptionError(
-            f"query {query!r} leaves values out that miss an error of {wanted.error:g} "
-            f"(otherwise={wanted.otherwise!r}), so that is changed in its program"
+            f"query {query!r} {does} that miss an error of {wanted.error:g} (otherwise={wanted.otherwise!r}), so that "
+            "is changed in its program"
         )
     return replace(wanted, error=error)
 

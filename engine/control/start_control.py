@@ -34,7 +34,8 @@ def start_control(
         if control.is_acting and (sentence := _useless(shedding.scope)):
             warn(sentence)
     if shedding is not None and limits is not None:
-        limits.watch(lambda wanted: check_limits(plan.graph, wanted))
+        assert control is not None
+        limits.watch(lambda wanted: check_limits(plan.graph, wanted), control.shed)
     log = None if options.log is None else DecisionLog(options.log, warn)
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits)
     started.warn = warn

@@ -1,16 +1,23 @@
 """The storage of a recovering job: its checkpoints, the leases it needs, and a folder for what nobody keeps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.engine.checkpoint.repository_probe import open_repository
 from penstock.engine.checkpoint.run_scratch import RunScratch
-from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.engine.jobs.job_rates import rewind_kept
+from penstock.engine.jobs.kept_limits import LimitsFile
 from penstock.engine.jobs.leases import Leases, make_leases
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.restore.restorer import with_checkpoints
+from penstock.engine.restore.state_assignment import RestoredState
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
 from penstock.state.checkpoints.repository import CheckpointRepository
+
+Tasks = Collection[TaskId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,20 @@ class JobStorage:
         self.leases.check()
         if self.scratch is not None:
             self.scratch.claim()
+
+    def rewind(
+        self, context: AttemptContext, graph: ExecutionGraph, restored: RestoredState | None, tasks: Tasks | None
+    ) -> None:
+        """Let what is kept beside checkpoints go with the one that tasks (None: all) go on from (None: the beginning).
+
+        Raises:
+            CheckpointError: what was kept cannot be read.
+            RetryableError: the storage failed.
+        """
+        assert context.checkpoints is not None
+        rewind_kept(context.checkpoints, graph, restored, tasks)
+        limits = LimitsFile(self.repository.files, self.leases.check)
+        context.limits.keep(limits, anew=restored is None, warn=context.warn)
 
     def close(self) -> None:
         """Remove the scratch and give the leases back."""

@@ -2,6 +2,7 @@
 
 from penstock.engine.jobs.attempt import AttemptContext
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.model.control import Limits
 
 
 class LimitedJob:
@@ -13,3 +14,7 @@ class LimitedJob:
     def limits(self) -> RunningLimits:
         """The limits of its queries; from any thread."""
         return self._context.limits
+
+    def change_limits(self, change: Limits) -> Limits:
+        """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""
+        return self._context.limits.change(change)

@@ -25,7 +25,6 @@ from penstock.engine.jobs import life_cycle as js
 from penstock.engine.jobs.adoption import adopted_attempt
 from penstock.engine.jobs.announced_life import AnnouncingLifeCycle
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
-from penstock.engine.jobs.job_rates import rewind_kept
 from penstock.engine.jobs.job_storage import open_storage
 from penstock.engine.jobs.limited_job import LimitedJob
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
@@ -341,7 +340,7 @@ class RecoveringJob(LimitedJob):
             pages = self._storage.directory / "restored"
             restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
-            rewind_kept(self.session, self._graph, restored, tasks)
+            self._storage.rewind(self._context, self._graph, restored, tasks)
             adopted = adopted_attempt(self._make_attempt, self._plan, self._context, restored, self._life, self._news)
             if adopted is None:
                 recover_sinks(self._graph, restored, tasks)

@@ -1,9 +1,22 @@
 """Limits of a job that change while it runs: written by whoever changes them, read by its controllers."""
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from penstock.model.control import NO_LIMITS, Limits
 from penstock.model.errors import OptionError
+
+
+class LimitsKeeper(Protocol):
+    """Keeps limits for runs that follow; ``started`` is what shed by the start of the run that changed shedding."""
+
+    def read(self) -> tuple[Limits, str | None]:
+        """Return what was written last."""
+
+    def write(self, limits: Limits, started: str | None) -> None:
+        """Keep these in place of others."""
 
 
 class RunningLimits:
@@ -14,22 +27,74 @@ class RunningLimits:
         self.wanted = NO_LIMITS
         """The limits that hold from the next cycle of the controllers on."""
         self._check: Callable[[Limits], None] | None = None
+        self._keeper: LimitsKeeper | None = None
+        self._started: str | None = None
+        self._unchecked: tuple[Limits, str | None] | None = None
+        self._warn: Callable[[str], None] = print
+        # Each change rests on the one before.
+        self._changing = threading.Lock()
 
-    def watch(self, check: Callable[[Limits], None]) -> None:
-        """Let changes come through; ``check`` raises OptionError for limits that the job cannot have."""
-        self._check = check
+    def watch(self, check: Callable[[Limits], None], started: str) -> None:
+        """Let changes come through; ``check`` raises OptionError for limits that the job cannot have.
+
+        ``started`` is what sheds by the start of this run.
+        """
+        self._check, self._started = check, started
+        self._take()
+
+    def keep(self, keeper: LimitsKeeper, *, anew: bool, warn: Callable[[str], None]) -> None:
+        """Let limits of an earlier run hold, unless the job begins ``anew``, and keep those that follow.
+
+        Raises:
+            CheckpointError: what was kept cannot be read.
+            RetryableError: the storage failed; call again.
+        """
+        if self._keeper is not None:
+            return
+        if anew:
+            keeper.write(NO_LIMITS, None)
+        else:
+            self._unchecked = keeper.read()
+        self._keeper, self._warn = keeper, warn
+        self._take()
 
     def change(self, limits: Limits) -> Limits:
-        """Lay limits over those that hold, and return all of them.
+        """Lay limits over those that hold, and return all of them; they are kept before they hold.
 
         Raises:
             OptionError: the job has no control of load, or the limits are of a query without a contract.
+            RetryableError: they could not be kept; nothing has changed.
         """
         if self._check is None:
             raise OptionError(
                 "the job has no control of load: start it with control=ps.Control(...) (--shed); shed='off' is one, too"
             )
-        changed = self.wanted.changed_by(limits)
-        self._check(changed)
-        self.wanted = changed
-        return changed
+        with self._changing:
+            changed = self.wanted.changed_by(limits)
+            self._check(changed)
+            if self._keeper is not None:
+                self._keeper.write(changed, self._started)
+            self.wanted = changed
+            return changed
+
+    def _take(self) -> None:
+        """Let kept limits hold, as far as this program and the way it was started leave them to."""
+        if self._check is None or self._unchecked is None:
+            return
+        (kept, started), self._unchecked = self._unchecked, None
+        if kept.shed is not None and started != self._started:
+            self._warn(f"LIMITS: shed={kept.shed!r} of an earlier run is let go: this one was started otherwise.")
+            kept = replace(kept, shed=None)
+        queries = {}
+        for name, limit in kept.queries.items():
+            try:
+                self._check(Limits(queries={name: limit}))
+            except OptionError as error:
+                self._warn(f"LIMITS: those of query {name!r} of an earlier run are let go: {error}.")
+            else:
+                queries[name] = limit
+        self.wanted = Limits(kept.shed, queries)
+        if self.wanted != NO_LIMITS:
+            self._warn(
+                f"LIMITS: {self.wanted.text()}, as they were changed in an earlier run; --reset takes them back."
+            )

@@ -50,6 +50,11 @@ def _check(graph: JobGraph, sink: OperatorNode, spec: SinkSpec) -> None:
     wants = f"query {_place(sink)} wants a maximum error, but"
     if not spec.columns:
         raise PlanError(f"{wants} columns=False takes away the intervals by which it is known; leave that out")
+    if spec.queues_wide and not spec.sink.takes_corrections:
+        raise PlanError(
+            f"query {_place(sink)} is to be corrected where it is inaccurate, but {spec.sink.describe()} takes "
+            "no corrections, which are messages of JSON to Kafka: write with_max_error(..., otherwise='keep')"
+        )
     pending, has_aggregate, source = [sink], False, ""
     while pending:
         node = pending.pop()

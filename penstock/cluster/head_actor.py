@@ -22,6 +22,7 @@ from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.http_api.endpoints import open_endpoint
+from penstock.model.control import Limits
 from penstock.model.errors import OptionError, PenstockError, UserError, WorkerLostError
 from penstock.runs.executors import attempts_of
 from penstock.runs.job_start import ready_job
@@ -104,6 +105,13 @@ class HeadActor:
         try:
             return self._job.savepoint(name, timeout_s)
         except (PenstockError, TimeoutError) as error:
+            return failure_of(error)
+
+    def change_limits(self, change: Limits) -> Limits | Failure:
+        """Lay limits over those that hold, and return all of them."""
+        try:
+            return self._job.change_limits(change)
+        except PenstockError as error:
             return failure_of(error)
 
     def unfollow(self, caller: str) -> None:

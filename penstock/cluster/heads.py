@@ -16,6 +16,7 @@ from penstock.cluster.head_notes import HeadNotes, delete_notes, noted_jobs
 from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.model.control import Limits
 from penstock.model.errors import InUseError, RetryableError, UserError, WorkerLostError
 
 CALL_S = 10.0
@@ -83,6 +84,11 @@ class Head:
         """Take a savepoint and return its epoch once it is committed; raises as `Handle.savepoint` and `report`."""
         epoch: int = _raised(self._call("savepoint", name, timeout_s, timeout_s=None))
         return epoch
+
+    def change_limits(self, change: Limits) -> Limits:
+        """Change limits and return all that hold beside those of the program; raises as `Handle.limit` and `report`."""
+        limits: Limits = _raised(self._call("change_limits", change, timeout_s=CALL_S))
+        return limits
 
     def unfollow(self) -> None:
         """Let it leave, as this caller has heard of the job's end. It may be gone already."""

@@ -11,6 +11,7 @@ from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.model.control import Limits
 from penstock.model.errors import UserError
 
 MOST_LINES = 10_000
@@ -106,6 +107,17 @@ class HostedJob:
         if isinstance(job, PlainJob):
             raise UserError(f"job {self._name!r} takes no checkpoints: start it with a checkpoint_dir")
         return job.savepoint(name, timeout_s)
+
+    def change_limits(self, change: Limits) -> Limits:
+        """Lay limits over those that hold, and return all of them; see `RunningLimits.change`.
+
+        Raises:
+            PenstockError: the job has not begun, has no control of load, or cannot have these.
+        """
+        job = self._job
+        if job is None:
+            raise UserError(f"job {self._name!r} is {self._state} and takes no limits now: ask again")
+        return job.change_limits(change)
 
     def _run(self, make: MakeJob) -> None:
         state, failure = HeadState.FAILED, None

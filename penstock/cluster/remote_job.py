@@ -12,6 +12,7 @@ from penstock.cluster.job_order import HeadReport, HeadState, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.attempt import Progress
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
+from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, RetryableError, WorkerLostError
 
 LOOK_S = 0.2
@@ -35,6 +36,9 @@ class HeadCalls(Protocol):
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint."""
+
+    def change_limits(self, change: Limits) -> Limits:
+        """Change limits."""
 
     def unfollow(self) -> None:
         """Let it leave."""
@@ -104,6 +108,10 @@ class RemoteJob:
     def metrics(self) -> JobMetrics:
         """Return the latest snapshot that was heard."""
         return self._metrics
+
+    def change_limits(self, change: Limits) -> Limits:
+        """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""
+        return self._head.change_limits(change)
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint; see `RecoveringJob.savepoint`."""

@@ -92,19 +92,32 @@ def limits(
     max_error: Annotated[float | None, optional("E", "Half of an interval by its value: 0.1.")] = None,
     priority: Annotated[int | None, optional("P", "Queries of a greater one are shed last.")] = None,
     shed: ShedChoice = None,
+    reset: Annotated[
+        bool,
+        typer.Option("--reset", help="Take back what was changed before: of the query, or all.", show_default=False),
+    ] = False,
     action_token: ActionToken = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Change the limits of a running job under load, by its URL: of a query, or what sheds."""
-    with errors_as_exit_codes(debug or context.obj, as_json):
-        if not is_url(job):
-            raise OptionError(f"limits of a job are changed where it is served, as http://HOST:PORT, not {job!r}")
-        from penstock.commands.running_job import client_of, print_limits
-        from penstock.http_api.answers import LimitsRequest
+    """Change the limits of a running job under load: of a query, or what sheds.
 
-        client = client_of(job, "action_token", action_token)
-        print_limits(client.limit(LimitsRequest(shed, query, min_accuracy, priority, max_error)), as_json=as_json)
+    They hold until they are changed again, also when the job is started again from its checkpoints.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_job import client_of, print_limits
+        from penstock.http_api.answers import LimitsAnswer, LimitsRequest
+
+        order = LimitsRequest(shed, query, min_accuracy, priority, max_error, reset)
+        if is_url(job):
+            answer = client_of(job, "action_token", action_token).limit(order)
+        else:
+            from penstock.commands.jobs_on_ray import limits_on_ray
+
+            changed = limits_on_ray(job, order.change(), address)
+            answer = LimitsAnswer(job, changed.shed, dict(changed.queries))
+        print_limits(answer, as_json=as_json)
 
 
 def savepoint(

@@ -15,6 +15,7 @@ from penstock.cluster.job_order import HeadReport, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.jobs_client.errors import JobUnreachableError
+from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, WorkerLostError
 from penstock.tables import Column, bytes_text, count_text, print_table, seconds_text
 
@@ -132,6 +133,12 @@ def savepoint_on_ray(job: str, savepoint: str, address: str | None) -> int:
     """Take a savepoint of a job and return its epoch; raises as `Handle.savepoint`."""
     with connected_to_jobs(address):
         return find_head(job).savepoint(savepoint)
+
+
+def limits_on_ray(job: str, change: Limits, address: str | None) -> Limits:
+    """Change limits of a job and return all that differ from its program's; raises as `Handle.limit`."""
+    with connected_to_jobs(address):
+        return find_head(job).change_limits(change)
 
 
 def raise_failure(reports: list[HeadReport]) -> None:

@@ -110,7 +110,7 @@ def print_savepoint(job: str, name: str, epoch: int, *, as_json: bool) -> None:
 
 
 def print_limits(answer: LimitsAnswer, *, as_json: bool) -> None:
-    """Print the limits that were changed since a job started."""
+    """Print the limits of a job that differ from those of its program."""
     if as_json:
         print(json.dumps(asdict(answer)))
         return

@@ -29,7 +29,7 @@ from penstock.engine.plan.resources import refuse_in_caller, refuse_resources
 from penstock.engine.plan.schemas import output_schemas
 from penstock.http_api.endpoints import Endpoint, open_endpoint
 from penstock.model.control import limits_of
-from penstock.model.errors import OptionError, PlanError
+from penstock.model.errors import PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
@@ -189,15 +189,18 @@ class Handle:
         max_error: float | None = None,
         priority: int | None = None,
         shed: str | None = None,
+        reset: bool = False,
     ) -> None:
         """Change minimum accuracy, maximum error or priority of a query, or what sheds load, within a cycle.
 
+        With checkpoints it holds for later runs, too, that go on from these. ``reset`` takes back what was changed
+        before: of the query, or all.
+
         Raises:
             OptionError: the job has no control of load, or the query no contract.
+            RetryableError: the change could not be kept; nothing has changed.
         """
-        if isinstance(self._job, RemoteJob):
-            raise OptionError("the head of the job is an actor: use penstock limits URL, or attached=True")
-        self._job.limits.change(limits_of(shed, query, min_accuracy, priority, max_error))
+        self._job.change_limits(limits_of(shed, query, min_accuracy, priority, max_error, reset=reset))
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the job's metrics."""

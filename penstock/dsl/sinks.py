@@ -88,7 +88,8 @@ class SinkHandle:
         That holds for the share ``groups`` of the rows of the query; both are above 0 and below 1, and intervals are
         those at ``confidence``. It is under contract then: without `with_min_accuracy` below 1 it may be shed down to
         1/64. Where there is not enough CPU for it, rows whose intervals are wider are written as they are
-        (``otherwise="keep"``), or with null for such values (``"null"``).
+        (``otherwise="keep"``), or with null for such values (``"null"``). With ``"correct"`` they are written as they
+        are and ``penstock validate --correct`` publishes the exact rows later: of a topic of JSON.
 
         Raises:
             OptionError: a number is out of its range, or there is no such ``otherwise``.

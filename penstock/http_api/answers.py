@@ -8,7 +8,7 @@ from typing import Literal
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
-from penstock.model.control import QueryLimit
+from penstock.model.control import Limits, QueryLimit, limits_of
 from penstock.model.shedding_status import SheddingStatus
 
 State = Literal["created", "restoring", "running", "failing", "restarting", "stopping", "finished", "failed"]
@@ -149,7 +149,8 @@ class LimitsRequest:
     """Change limits from the next cycle of the controllers on; null: what holds stays.
 
     ``shed`` is the policy that sheds load, ``off``: none; ``query`` one whose ``min_accuracy`` in [0, 1],
-    ``max_error`` above 0 and below 1, and ``priority`` change.
+    ``max_error`` above 0 and below 1, and ``priority`` change. ``reset`` takes back what was changed before: of the
+    query, or all.
     """
 
     shed: str | None = None
@@ -157,11 +158,21 @@ class LimitsRequest:
     min_accuracy: float | None = None
     priority: int | None = None
     max_error: float | None = None
+    reset: bool = False
+
+    def change(self) -> Limits:
+        """Return it as the job takes it.
+
+        Raises:
+            OptionError: there is nothing to change, or it is not said of which query.
+        """
+        values = (self.shed, self.query, self.min_accuracy, self.priority, self.max_error)
+        return limits_of(*values, reset=self.reset)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsAnswer:
-    """The limits that were changed since the job started; ``shed`` null: as it was started."""
+    """The limits that differ from those of the program; ``shed`` null: as it was started."""
 
     job: str
     shed: str | None

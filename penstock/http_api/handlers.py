@@ -33,7 +33,6 @@ from penstock.http_api.savepoint_orders import MOST_WAITING, SavepointOrders, To
 from penstock.http_api.served_job import ServedJob
 from penstock.metrics.health import HealthVerdict, health, readiness
 from penstock.metrics.prometheus import exposition
-from penstock.model.control import limits_of
 from penstock.model.errors import UserError
 
 MOST_BODY_BYTES = 4_096
@@ -142,8 +141,8 @@ class Handlers:
 
     async def _limit(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, LimitsRequest)
-        wanted = limits_of(order.shed, order.query, order.min_accuracy, order.priority, order.max_error)
-        limits = job.limits.change(wanted)
+        # They are kept beside checkpoints, and nobody else is to wait for the store.
+        limits = await asyncio.to_thread(job.limits.change, order.change())
         return _json(LimitsAnswer(job.status().name, limits.shed, dict(limits.queries)))
 
     async def _take_savepoint(self, request: Request) -> Response:

@@ -78,7 +78,7 @@ class JobClient:
         return self._decoded(self._request("POST", "/v1/stop", asdict(StopRequest(drain, savepoint)))[1], StopAnswer)
 
     def limit(self, order: LimitsRequest) -> LimitsAnswer:
-        """Change its limits; return all that were changed since it started."""
+        """Change its limits; return all that differ from those of its program."""
         return self._decoded(self._request("POST", "/v1/limits", asdict(order))[1], LimitsAnswer)
 
     def savepoint(self, name: str) -> int:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, DoubleType, StructType
 
 from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode
+from penstock.model.result_columns import certified_of, high_of, low_of
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global
 from penstock.replay.frames import Frame, ReplayContext, Rows
@@ -19,8 +21,16 @@ from penstock.replay.inexact import InexactColumns, aggregate_inputs, check_exac
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
 from penstock.replay.operators.closing import ROWS, closing_of
-from penstock.replay.operators.estimates import estimate_sql, result_columns, result_fields
+from penstock.replay.operators.estimates import (
+    estimate_sql,
+    interval_sums,
+    result_columns,
+    result_fields,
+    sums_of,
+    with_intervals,
+)
 from penstock.replay.operators.grouped import ByKey, Waits, final, run_by_key, waits_for_windows
+from penstock.replay.operators.interval_ends import with_ends
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
 from penstock.replay.operators.windows import WindowedRows, in_windows, window_columns
 from penstock.replay.sample_columns import KEEP
@@ -37,7 +47,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
 
     def hidden(self, spec: AggregateSpec, inputs: Sequence[Frame], context: ReplayContext) -> pa.Schema:
         """Return how many rows went into a result, or how good it is; users' aggregates do not say."""
-        return pa.schema([]) if _by_operator(spec, inputs[0]) else result_fields(inputs[0], context)
+        return pa.schema([]) if _by_operator(spec, inputs[0]) else result_fields(spec, inputs[0], context)
 
     def refuse(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
         """Say why there is no counterpart in a batch, None if there is one."""
@@ -71,7 +81,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
             for index, call in enumerate(prepared.calls)
         }
         of_results = result_columns(spec, frame, context)
-        results |= of_results
+        results |= of_results | (interval_sums(spec, frame, prepared.calls) if context.estimates else {})
         if windowed.bounds is not None:
             results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
         groups = [*names, *windowed.groups]
@@ -80,8 +90,12 @@ class AggregateForm(SparkForm[AggregateSpec]):
         if windowed.bounds is not None:
             columns |= {name: time_sql(quoted(f"${name}"), fields.field(name).type) for name in _BOUNDS}
         columns |= {call.name: quoted(f"$result{index}") for index, call in enumerate(prepared.calls)}
-        columns |= {name: quoted(name) for name in of_results}
-        return {MAIN: shown(grouped, columns, pa.schema([*fields, *self.hidden(spec, inputs, context)]))}
+        hidden = self.hidden(spec, inputs, context)
+        columns |= {name: quoted(name) for name in hidden.names}
+        intervals = with_intervals(spec, frame) if context.estimates else ()
+        if intervals:
+            grouped = _with_ends(grouped, spec, intervals, context.confidence)
+        return {MAIN: shown(grouped, columns, pa.schema([*fields, *hidden]))}
 
     def row_keys(self, spec: AggregateSpec, node: OperatorNode) -> tuple[str, ...]:
         """Return key and window."""
@@ -102,6 +116,17 @@ def _grouped(windowed: WindowedRows, groups: Sequence[str], results: dict[str, s
     grouped = windowed.rows.groupBy(*columns).agg(*(f.expr(sql).alias(name) for name, sql in results.items()))
     # Without groups Spark answers for no rows too.
     return grouped if groups else grouped.filter(f"{quoted(ROWS)} > 0")
+
+
+def _with_ends(grouped: DataFrame, spec: AggregateSpec, intervals: Sequence[str], confidence: float) -> DataFrame:
+    """Return groups with the ends of the intervals of these aggregates."""
+    aggregates = enumerate(spec.aggregates)
+    called = [(name, call.function, sums_of(index)) for index, (name, call) in aggregates if name in intervals]
+    schema = StructType([*grouped.schema.fields])
+    for name in intervals:
+        schema = schema.add(low_of(name), DoubleType()).add(high_of(name), DoubleType())
+        schema = schema.add(certified_of(name), BooleanType())
+    return grouped.mapInArrow(with_ends(called, confidence, (low_of, high_of, certified_of)), schema)
 
 
 def _by_operator(spec: AggregateSpec, frame: Frame) -> bool:

@@ -7,13 +7,15 @@ aggregates of a replay of kept rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.types as pt
 
 from penstock.engine.accumulators.estimates import ESTIMATED
 from penstock.engine.operators.aggregates.estimate_schema import has_interval
 from penstock.model.job_graph import AggregateSpec
-from penstock.model.result_columns import ACCURACY, BIASED
+from penstock.model.result_columns import ACCURACY, BIASED, certified_of, high_of, low_of
 from penstock.model.windows import Count, Session
 from penstock.replay.frames import Frame, ReplayContext
 from penstock.replay.operators.aggregate_sql import PreparedCall, aggregate_sql
@@ -21,15 +23,83 @@ from penstock.replay.operators.prepared import quoted
 from penstock.replay.sample_columns import COUNT_FIELDS, EXPECTED, KEEP, QUALITY_FIELDS, USED
 from penstock.replay.spark_types import sql_type
 
+GROUP_SUMS = "$group"
+"""The column with the sums over all rows of a group."""
+
 _W = f"(1.0D / {quoted(KEEP)})"
 _SHED = f"(min({quoted(KEEP)}) < 1.0D)"
 
 
-def result_fields(frame: Frame, context: ReplayContext) -> pa.Schema:
+def result_fields(spec: AggregateSpec, frame: Frame, context: ReplayContext) -> pa.Schema:
     """Return the hidden columns of an aggregate's results."""
     if not frame.hidden.names:
         return pa.schema([])
-    return QUALITY_FIELDS if context.estimates else COUNT_FIELDS
+    if not context.estimates:
+        return COUNT_FIELDS
+    ends = [
+        field
+        for name in with_intervals(spec, frame)
+        for field in (
+            *(pa.field(of(name), pa.float64()) for of in (low_of, high_of)),
+            pa.field(certified_of(name), pa.bool_()),
+        )
+    ]
+    return pa.schema([*ends, *QUALITY_FIELDS])
+
+
+def with_intervals(spec: AggregateSpec, frame: Frame) -> list[str]:
+    """Return the aggregates that have intervals, by name: those over a sample, not those over results of others."""
+    if KEEP not in frame.hidden.names or ACCURACY in frame.hidden.names:
+        return []
+    return [name for name, call in spec.aggregates if has_interval(spec, call)]
+
+
+def interval_sums(spec: AggregateSpec, frame: Frame, prepared: Sequence[PreparedCall]) -> dict[str, str]:
+    """Return what ends of intervals follow from, as aggregates of rows by name: see `interval_ends`."""
+    names = with_intervals(spec, frame)
+    if not names:
+        return {}
+    rate = f"CASE WHEN {quoted(KEEP)} < 1.0D THEN {quoted(KEEP)} END"
+    group = {"shed": f"count({rate})", "least": f"min({rate})", "most": f"max({rate})"}
+    return {GROUP_SUMS: _struct(group)} | {
+        sums_of(index): _struct(_sums(call)) for index, call in enumerate(prepared) if call.name in names
+    }
+
+
+def sums_of(index: int) -> str:
+    """Return the column with the sums of an aggregate; a name with a dot is none to `mapInArrow`."""
+    return f"$sums{index}"
+
+
+def _sums(call: PreparedCall) -> dict[str, str]:
+    condition = _condition(call)
+    x = f"CAST({quoted(call.values[0])} AS DOUBLE)" if call.values and call.call.function != "count" else "1.0D"
+    shed = f"({condition}) AND {quoted(KEEP)} < 1.0D"
+    sums = {
+        "exact": f"count_if(({condition}) AND {quoted(KEEP)} = 1.0D)",
+        "n": f"count_if({shed})",
+        "w": f"sum(CASE WHEN {shed} THEN {_W} END)",
+        "total": f"sum(CASE WHEN {condition} THEN {_W} * {x} END)",
+    }
+    scales = {"s": f"({_W} * ({_W} - 1))", "t": f"({_W} * pow({_W} - 1, 2))", "f": f"({_W} * pow({_W} - 1, 3))"}
+    for of, scale in scales.items():
+        for power in range(5 if of == "f" else 4):
+            factor = "" if power == 0 or x == "1.0D" else f" * pow({x}, {power})"
+            sums[f"{of}{power}"] = f"sum(CASE WHEN {shed} THEN {scale}{factor} END)"
+    return sums
+
+
+def _struct(columns: dict[str, str]) -> str:
+    fields = ", ".join(f"'{name}', CAST({sql} AS DOUBLE)" for name, sql in columns.items())
+    return f"named_struct({fields})"
+
+
+def _condition(call: PreparedCall) -> str:
+    """Return which rows an aggregate counts."""
+    conditions = [f"{quoted(name)} IS NOT NULL" for name in call.values]
+    if call.where is not None:
+        conditions.append(quoted(call.where))
+    return " AND ".join(conditions) or "true"
 
 
 def result_columns(spec: AggregateSpec, frame: Frame, context: ReplayContext) -> dict[str, str]:
@@ -66,10 +136,7 @@ def estimate_sql(spec: AggregateSpec, prepared: PreparedCall, kind: pa.DataType)
     if prepared.call.function not in ESTIMATED or not has_interval(spec, prepared.call):
         return plain
     values = [quoted(name) for name in prepared.values]
-    conditions = [f"{value} IS NOT NULL" for value in values]
-    if prepared.where is not None:
-        conditions.append(quoted(prepared.where))
-    condition = " AND ".join(conditions) or "true"
+    condition = _condition(prepared)
 
     def total(of: str) -> str:
         return f"sum(CASE WHEN {condition} THEN {of} END)"

@@ -246,6 +246,15 @@ class CheckpointRepository(CheckpointUploads):
         """Return the names of all savepoints, sorted."""
         return self._savepoints.names()
 
+    def restorable(self) -> Sequence[int]:
+        """Return the epochs of all checkpoints that count and of all savepoints.
+
+        Raises:
+            CheckpointError: the manifest of a savepoint is damaged.
+        """
+        manifests = map(self._decoded, map(self._savepoints.manifest_path, self.savepoints()))
+        return sorted({*self._visible(), *(manifest.epoch for manifest in manifests)})
+
     def delete_savepoint(self, name: str) -> None:
         """Delete a savepoint, if it exists.
 

@@ -17,6 +17,7 @@ from penstock.replay.validation_json import to_json
 from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 from tests.long_cases import but_for
 from tests.replay.shed_shops import (
+    ERROR,
     MINUTE,
     PRICE,
     RATES_BY_MINUTE,
@@ -136,7 +137,32 @@ def test_what_a_stream_says_of_its_accuracy_is_compared_with_a_replay_of_kept_ro
     write(tmp_path / "minutes", [rows[0] | {"accuracy": 0.99}, *rows[1:]], {})
     found = validated(tmp_path, "minutes", spark, estimates=True)
     assert (found.status, found.different) == (ComparisonStatus.DIFFERS, 1)
-    assert "the ends of intervals were not compared: the batch computes none" in found.notes
+    assert not found.notes
+    for name, other in (("spent_high", rows[2]["spent_high"] * 1.00001), ("n_low", 0), ("n_certified", False)):
+        (tmp_path / "minutes" / "part-0.parquet").unlink()
+        (tmp_path / "minutes").rmdir()
+        write(tmp_path / "minutes", [*rows[:2], rows[2] | {name: other}, *rows[3:]], {})
+        found = validated(tmp_path, "minutes", spark, estimates=True)
+        assert (found.status, found.different) == (ComparisonStatus.DIFFERS, 1), name
+
+
+@pytest.mark.long("three answers of Spark; ends of intervals are compared with the engine's by test_interval_ends")
+def test_values_that_were_left_out_are_those_that_a_replay_leaves_out(tmp_path: Path, spark: SparkSession) -> None:
+    rows = [{name: value for name, value in row.items() if name != "top"} | {"biased": False} for row in results()]
+    left_out = [row["accuracy"] < 1 and row["spent_high"] - row["spent_low"] > 2 * ERROR * row["spent"] for row in rows]
+    assert 0 < sum(left_out) < 6
+    strict = [row | {"spent": None} if out else row for row, out in zip(rows, left_out, strict=True)]
+    wrong = next(place for place, out in enumerate(left_out) if out)
+    for written, status in (
+        (strict, ComparisonStatus.SAME),
+        (rows, ComparisonStatus.DIFFERS),
+        ([*strict[:wrong], rows[wrong], *strict[wrong + 1 :]], ComparisonStatus.DIFFERS),
+    ):
+        write(tmp_path / "strict", written, {})
+        found = validated(tmp_path, "strict", spark, estimates=True)
+        assert (found.why, found.status, found.notes) == (None, status, [])
+        (tmp_path / "strict" / "part-0.parquet").unlink()
+        (tmp_path / "strict").rmdir()
 
 
 @pytest.mark.long("answers of Spark; grades by window, group and aggregate stay")

@@ -72,6 +72,7 @@ def _query(data: Mapping[str, Any]) -> QueryValidation:
         open=data.get("open", 0),
         notes=tuple(data.get("notes", ())),
         correction=CorrectionResult(**data["correction"]) if data.get("correction") else None,
+        queued=data.get("queued"),
         grade=None if data["grade"] is None else _grade(data["grade"]),
         **_rows_and_accuracy(data),
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch, time_retention_ms
 from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
+from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
 from penstock.engine.connectors.kafka.producing import check_topic
 from penstock.engine.connectors.kafka.publisher import KafkaPublisher
@@ -50,6 +51,7 @@ class KafkaSink(Sink):
         """Nothing is opened yet."""
         self.topic = topic
         self.transactional = exactly_once
+        self.takes_corrections = format.read is JsonValues
         self.settings = settings
         self.layout = layout
         self.format = format

@@ -41,7 +41,7 @@ def test_limits_of_what_there_is_not_are_refused_and_change_nothing() -> None:
     limits = RunningLimits()
     with pytest.raises(OptionError, match="has no control of load"):
         limits.change(Limits("off"))
-    limits.watch(lambda wanted: check_limits(one_query(), wanted))
+    limits.watch(lambda wanted: check_limits(one_query(), wanted), "off")
     with pytest.raises(OptionError, match=r"there is no query 'cold' with a minimum accuracy .* choose from 'sink'"):
         limits.change(Limits(queries={"cold": QueryLimit(0.5)}))
     assert limits.wanted == Limits()

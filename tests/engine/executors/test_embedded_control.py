@@ -16,7 +16,7 @@ from penstock.engine.executors.embedded_attempt import EmbeddedAttempt, Embedded
 from penstock.engine.executors.embedded_control import EmbeddedControl
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.model.config import LoopOptions
-from penstock.model.control import ControlOptions
+from penstock.model.control import Control, ControlOptions
 from penstock.model.errors import OptionError
 from penstock.scheduler.action_log import EntryKind, read_log
 
@@ -41,10 +41,11 @@ def planned(folder: Path) -> JobPlan:
     return JobPlan("seen", job.plan(1), LoopOptions(batch_rows=10), folder)
 
 
-def test_what_runs_is_seen_and_load_shedding_has_all_that_it_needs(tmp_path: Path) -> None:
-    clock, log = ManualClock(), tmp_path / "actions.jsonl"
-    plan = planned(tmp_path)
-    control = EmbeddedControl(start_control(plan, 0, ControlOptions(log), print), clock, Probe(clock))
+def watched(folder: Path, options: ControlOptions) -> None:
+    """Let a job run for four cycles of its controllers."""
+    clock = ManualClock()
+    plan = planned(folder)
+    control = EmbeddedControl(start_control(plan, 0, options, print), clock, Probe(clock))
     attempt = EmbeddedAttempt(plan, EmbeddedOptions(), AttemptContext(clock), FIRST, control)
     half_seconds = iter(range(8 * RECOMMENDED.period_s))
 
@@ -54,11 +55,25 @@ def test_what_runs_is_seen_and_load_shedding_has_all_that_it_needs(tmp_path: Pat
 
     assert attempt.proceed(half_a_second_later, None, None) is None
     control.close()
+
+
+def test_what_runs_is_seen_and_load_shedding_has_all_that_it_needs(tmp_path: Path) -> None:
+    log = tmp_path / "actions.jsonl"
+    watched(tmp_path, ControlOptions(log))
     sheddings = list(redecide(log, "qod", {}))
     assert len(sheddings) == 4 and all(each.same for each in sheddings)
     assert sheddings[-1].decision.reason == "all queries at full accuracy"
     by_lags = [each.decision.reason for each in redecide(log, "qod", {"reading.sources": "lag maxima"})]
     assert by_lags[1:] == ["all queries at full accuracy"] * 3
+
+
+def test_what_sources_are_offered_is_told_by_lag_maxima_where_that_is_wanted(tmp_path: Path) -> None:
+    log = tmp_path / "actions.jsonl"
+    watched(tmp_path, ControlOptions(log, Control(shed="qod", mode="act", offered="lag maxima")))
+    sheddings = list(redecide(log, "qod", {"reading.sources": "lag maxima"}))
+    assert [each.decision.reason for each in sheddings][1:] == ["all queries at full accuracy"] * 3
+    assert all(each.same for each in sheddings)
+    assert not all(each.same for each in redecide(log, "qod", {"reading.sources": "end offsets"}))
 
 
 def test_a_job_keeps_its_log(tmp_path: Path) -> None:

@@ -107,10 +107,22 @@ def test_a_key_is_not_left_out() -> None:
         ({"error": 0.1, "confidence": 1.0}, "the confidence of an interval is a number above 0"),
         ({"error": 0.1, "confidence": 0.9999}, "at most 0.999"),
         ({"error": 0.1, "groups": 1.5}, "the share of rows that an error holds for"),
-        ({"error": 0.1, "otherwise": "drop"}, "is 'keep' or 'null', not 'drop'"),
+        ({"error": 0.1, "otherwise": "drop"}, "is 'keep', 'null' or 'correct', not 'drop'"),
     ],
 )
 def test_what_is_no_error_is_refused(options: dict[str, object], sentence: str) -> None:
     job = ps.Job()
     with pytest.raises(OptionError, match=sentence):
         minute(rows(job)).write_black_hole().with_max_error(**options)  # type: ignore[arg-type]
+
+
+def test_only_what_takes_corrections_waits_for_them() -> None:
+    job = ps.Job()
+    minute(rows(job)).write_black_hole().name("hot").with_max_error(0.05, otherwise="correct")
+    with pytest.raises(PlanError, match=r"'hot' at .* but black hole takes no corrections, .* otherwise='keep'"):
+        job.plan()
+    job = ps.Job()
+    made = minute(rows(job)).write_kafka("minutes", kafka="nowhere:9092", key="key")
+    made.name("hot").with_max_error(0.05, otherwise="correct")
+    (spec,) = (node.spec for node in job.plan().graph.operators.values() if isinstance(node.spec, SinkSpec))
+    assert spec.queues_wide

@@ -10,6 +10,7 @@ from penstock.cluster.hosted_job import MOST_LINES, HostedJob
 from penstock.cluster.job_order import HeadState, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.jobs.metrics import no_metrics
+from penstock.model.control import Limits
 from penstock.model.errors import OptionError, UserError
 
 PATIENCE_S = 20.0
@@ -43,6 +44,9 @@ class Job:
 
     def savepoint(self, name: str, timeout_s: float | None) -> int:
         return 7
+
+    def change_limits(self, change: Limits) -> Limits:
+        return change
 
     def metrics(self) -> Any:
         return no_metrics("shop")
@@ -151,3 +155,8 @@ def test_lines_are_told_from_a_number_on_and_old_ones_are_let_go() -> None:
 def test_a_job_that_has_not_begun_takes_no_savepoint() -> None:
     with pytest.raises(UserError, match="'shop' is starting"):
         hosted().savepoint("friday", None)
+
+
+def test_a_job_that_has_not_begun_takes_no_limits() -> None:
+    with pytest.raises(UserError, match="'shop' is starting and takes no limits now"):
+        hosted().change_limits(Limits("off"))

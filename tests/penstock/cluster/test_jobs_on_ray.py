@@ -103,6 +103,8 @@ def test_a_job_is_stopped_by_its_url_and_its_driver_hears_of_it(program: Program
         look = json.loads(asked(program, "top", *place, "--once", "--json", "--interval", "50ms"))
         assert look["job"] == program.name and look["metrics"]["source_rows"] == HALF
     assert "savepoint 'monday'" in asked(program, "savepoint", program.name, "monday", *at)
+    code, _, err = ended(program.penstock("limits", program.name, "--reset", *at))
+    assert code == 2 and "the job has no control of load" in err
     assert "has ended" in asked(program, "stop", url, "--savepoint", "friday")
     code, _, err = ended(driver)
     assert code == 0 and f"metrics at {url}, on the node" in err

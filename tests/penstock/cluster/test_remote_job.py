@@ -9,6 +9,7 @@ from penstock.cluster.job_order import HeadReport, HeadState, StopOrder
 from penstock.cluster.remote_job import AWAY_S, RemoteJob
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.jobs.metrics import no_metrics
+from penstock.model.control import Limits
 from penstock.model.errors import OptionError, UserError, WorkerLostError
 
 PATIENCE_S = 20.0
@@ -48,6 +49,9 @@ class Head:
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         return 7
+
+    def change_limits(self, change: Limits) -> Limits:
+        return change
 
     def unfollow(self) -> None:
         self.released = True

@@ -123,6 +123,8 @@ def test_limits_change_while_the_job_runs(handle: Handle) -> None:
     assert status == 409 and "this job has none" in answer["error"]
     status, answer = request(url, "POST", "/v1/limits", {"shed": "sic"}, ACTION_TOKEN)
     assert status == 409 and "shed is 'off', 'qod' or 'qod-paper', not 'sic'" in answer["error"]
+    status, answer = request(url, "POST", "/v1/limits", {"reset": True}, ACTION_TOKEN)
+    assert (status, answer) == (200, {"job": "items", "shed": None, "queries": {}})
 
 
 def test_a_stop_keeps_the_savepoint_and_ends_the_job(handle: Handle, tmp_path: Path) -> None:
