@@ -23,11 +23,11 @@ RATES = "key_rates"
 """The note of the rates at which the rows of state were read, as bytes."""
 
 
-def noted_rates(restored: Iterable[Notes], gap_us: int) -> RateHistory:
-    """Return the rates that notes tell of, all together."""
+def noted_rates(restored: Iterable[Notes], gap_us: int, note: str = RATES) -> RateHistory:
+    """Return the rates that notes of this name tell of, all together."""
     rates = RateHistory(gap_us)
     for notes in restored:
-        known = notes.get(RATES)
+        known = notes.get(note)
         if isinstance(known, bytes):
             rates.include(RateHistory(gap_us, known))
     return rates
