@@ -151,7 +151,7 @@ class _Tree:
             elif not told:
                 demands |= _all_rows(f"{place} cannot tell any more which rows are of one key")
             elif any(set(way) <= set(plain_columns(descriptor.keys(consumer.spec, 0) or ()) or ()) for way in keys):
-                demands |= _all_rows(f"{place} groups results of {_place(node)} by the key of these itself")
+                demands |= _all_rows(f"{place} groups rows by the very key by which they would be dropped")
             else:
                 demands |= self._of_output(consumer, MAIN, spread=False)
         return demands
@@ -161,6 +161,8 @@ class _Tree:
         place = f"{_place(node)} ({_verb(node)})"
         if 1 - port in descriptor_of(node.spec).unmatched(node.spec):
             return f"{place} puts out rows of the other side that have no partner in it"
+        if any(edge.exchange == "broadcast" for edge in node.inputs):
+            return f"{place} has rows of its other side broadcast, so those of a key meet at many instances"
         if not may_be_sampled(self._graph, node, port):
             return f"{place} says nothing of all rows when it has a part of them"
         demands = self._of_whole_results(node)
