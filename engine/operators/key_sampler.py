@@ -71,6 +71,13 @@ class KeySampler:
         return key_steps(seed, hashes)
 
 
+def without_keys(batch: Batch) -> Batch:
+    """Return a batch whose header has no rates of keys."""
+    if not batch.keys:
+        return batch
+    return Batch(batch.rows, batch.keep, batch.ingest_ns, batch.opposite_us, batch.branches)
+
+
 def without_dropped(batch: Batch, steps: Steps, limit: int, counters: RowCounters) -> Batch:
     """Return a batch without the rows whose keys do not stay, which are counted; its header has no rates of keys."""
     stay = steps < limit

@@ -41,8 +41,8 @@ class JoinDescriptor(SampledDescriptor[JoinSpec]):
         return timed | columns_of(spec.where) if spec.where is not None and side == spec.one_side else timed
 
     def samples_keys(self, spec: JoinSpec, port: int) -> bool:
-        """Return whether pairs leave once, when their window is over."""
-        return spec.windowing is not None
+        """Return whether all pairs stay; where keys come once, what repeats them would depend on what was dropped."""
+        return spec.how == "inner" and spec.one_side is None
 
     def traits(self, spec: JoinSpec) -> dict[str, str]:
         """Return the window, and which rows are kept at all."""

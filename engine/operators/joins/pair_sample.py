@@ -17,7 +17,7 @@ from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.operators.joins.join_schema import key_types
 from penstock.engine.operators.joins.join_side import no_buckets
-from penstock.engine.operators.key_sampler import KeySampler, noted_rates, without_dropped
+from penstock.engine.operators.key_sampler import KeySampler, noted_rates, without_dropped, without_keys
 from penstock.model.errors import SchemaError
 from penstock.model.join_specs import IntervalJoinSpec, JoinSpec
 from penstock.model.keep_rates import STEPS
@@ -44,12 +44,7 @@ class PairSample:
         self, spec: JoinSpec | IntervalJoinSpec, left: StreamSchema, right: StreamSchema, name: str, gap_us: int
     ) -> None:
         """Compile the keys of the sides that are sampled; rates of times less than ``gap_us`` apart may be joined."""
-        types = key_types(spec, left, right, name)
-        sides = zip(spec.samplers, (spec.left_keys, spec.right_keys), (left, right), strict=True)
-        self._samplers = [
-            None if number is None else KeySampler(number, keys, types, schema.fields, name)
-            for number, keys, schema in sides
-        ]
+        self._samplers = side_samplers(spec, left, right, name)
         self._times: list[TimeColumn | None] = [left.time, right.time]
         self._gap_us = gap_us
 
@@ -62,12 +57,8 @@ class PairSample:
         self._context = context
         self._rates = [noted_rates(context.restored, self._gap_us, note) for note in RATES]
         self._forgotten_us = START_OF_TIME_US
-        if self._samplers == [None, None] and any(rates.reaches(needed_us) for rates in self._rates):
-            raise SchemaError(
-                f"rows that wait in {context.name!r} were dropped by their keys, and its pairs can no longer say so: "
-                "give its queries their minimum accuracies back until these rows have met, or begin without state, "
-                f"with drop_state={context.name!r}"
-            )
+        if not any(self._samplers) and any(rates.reaches(needed_us) for rates in self._rates):
+            raise refusal(context.name)
 
     def __bool__(self) -> bool:
         """Whether rows were dropped that concern what leaves from now on."""
@@ -79,12 +70,10 @@ class PairSample:
 
     def kept(self, port: int, batch: Batch) -> Batch:
         """Return the rows of a batch whose keys stay; the others are counted. Its header has no rates of keys."""
-        if not batch.keys:
-            return batch
         sampler, time = self._samplers[port], self._times[port]
         limit = STEPS if sampler is None else sampler.limit(batch)
         if sampler is None or time is None or limit >= STEPS:
-            return Batch(batch.rows, batch.keep, batch.ingest_ns, batch.opposite_us, batch.branches)
+            return without_keys(batch)
         times_us = event_times_us(batch.rows, time)
         self._rates[port].add(int(times_us.min()), int(times_us.max()), limit)
         steps = sampler.steps(self._context.sampling_seed, batch.rows)
@@ -102,11 +91,35 @@ class PairSample:
                 rates.forget(before_us)
 
     def parts(self, limits: Ints, hashes: NDArray[np.uint64]) -> Iterator[Part]:
-        """Yield rows of a result by their rates, those alone whose keys stay at them; ``hashes`` are of their keys."""
-        seed = self._context.sampling_seed
-        steps = key_steps(seed, hashes)
-        stay = steps < limits
-        for limit in np.unique(limits[stay]).tolist():
-            places = np.flatnonzero(stay & (limits == limit))
-            buckets = no_buckets(len(places)) if limit == STEPS else pa.array(key_buckets(seed, hashes[places]))
-            yield Part(None if len(places) == len(limits) else places, limit, buckets)
+        """Yield rows of a result by their rates; see `parts_of`."""
+        return parts_of(self._context.sampling_seed, limits, hashes)
+
+
+def side_samplers(
+    spec: JoinSpec | IntervalJoinSpec, left: StreamSchema, right: StreamSchema, name: str
+) -> tuple[KeySampler | None, KeySampler | None]:
+    """Return the samplers of the keys of both sides, which are compared in the same types; None: a side is whole."""
+    types = key_types(spec, left, right, name)
+    of_left, of_right = spec.samplers
+    return (
+        None if of_left is None else KeySampler(of_left, spec.left_keys, types, left.fields, name),
+        None if of_right is None else KeySampler(of_right, spec.right_keys, types, right.fields, name),
+    )
+
+
+def parts_of(seed: int, limits: Ints, hashes: NDArray[np.uint64]) -> Iterator[Part]:
+    """Yield rows of a result by their rates, those alone whose keys stay at them; ``hashes`` are of their keys."""
+    stay = key_steps(seed, hashes) < limits
+    for limit in np.unique(limits[stay]).tolist():
+        places = np.flatnonzero(stay & (limits == limit))
+        buckets = no_buckets(len(places)) if limit == STEPS else pa.array(key_buckets(seed, hashes[places]))
+        yield Part(None if len(places) == len(limits) else places, limit, buckets)
+
+
+def refusal(name: str) -> SchemaError:
+    """Return the error of a join that is no longer sampled, and goes on from rows that were."""
+    return SchemaError(
+        f"rows that wait in {name!r} were dropped by their keys, and its pairs can no longer say so: give its queries "
+        "their minimum accuracies back until these rows have met, or begin without state, with "
+        f"drop_state={name!r}"
+    )

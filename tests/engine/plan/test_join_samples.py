@@ -29,6 +29,7 @@ def samplers(graph: JobGraph, name: str) -> tuple[int | None, int | None]:
 JOINS = {
     "window": window_join,
     "interval": lambda left, right: left.interval_join(right, on="key", between=BETWEEN).name("met"),
+    "unbounded": lambda left, right: left.join(right, on="key").name("met"),
 }
 
 
@@ -162,7 +163,10 @@ def test_joins_of_which_something_needs_all_are_left_whole_and_it_is_said_why(ot
 
 OTHERS = {
     "as-of": (lambda left, right: left.asof_join(right, on="key"), "says nothing of all rows"),
-    "without window": (lambda left, right: left.join(right, on="key"), "says nothing of all rows"),
+    "of keys that come once": (
+        lambda left, right: left.join(right, on="key", validate="m:1"),
+        "says nothing of all rows",
+    ),
     "broadcast": (
         lambda left, right: left.interval_join(right.broadcast(), on="key", between=BETWEEN),
         "has rows of its other side broadcast",

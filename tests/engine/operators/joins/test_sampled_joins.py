@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.core.contract import MAIN, Operator
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.joins.arrival_sample import ArrivalRates
+from penstock.engine.operators.joins.inner_join import InnerJoin
 from penstock.engine.operators.joins.interval_join import IntervalJoin
 from penstock.engine.operators.joins.window_join import WindowJoin
 from penstock.model.errors import SchemaError
@@ -37,6 +40,7 @@ from tests.engine.operators.joins.timed_join_support import (
     rows,
     sorted_by_delay,
 )
+from tests.engine.restarts import Restarting, locate_by
 from tests.engine.support import open_operator
 
 LIMITS = st.lists(st.sampled_from([0, 8, 20, 32, 32, 50, 64]), min_size=1, max_size=20)
@@ -70,7 +74,14 @@ def interval_spec(
     return IntervalJoinSpec(of, of, OUTPUT, lower, until, how, samplers)
 
 
+def unbounded_spec(keys: str) -> JoinSpec:
+    of = test_window_join.KEYS[keys]
+    return JoinSpec(of, of, OUTPUT, samplers=BOTH)
+
+
 def made(spec: OperatorSpec) -> Callable[[], Operator]:
+    if isinstance(spec, JoinSpec) and spec.windowing is None:
+        return lambda: InnerJoin(spec, LEFT, RIGHT, "j")
     if isinstance(spec, JoinSpec):
         return lambda: WindowJoin(spec, LEFT, RIGHT, "j")
     assert isinstance(spec, IntervalJoinSpec)
@@ -94,8 +105,9 @@ def run(
     def take(emissions: Any) -> None:
         for output, batch in emissions:
             assert output == MAIN
-            for row in batch.rows.to_pylist():
-                pair = (row.get("end") and int(row["end"].timestamp() * 1e6), row["l"], row["r"])
+            ends = batch.rows.column("end").cast(pa.int64()).to_pylist() if "end" in batch.rows.schema.names else ()
+            for row, end in zip_longest(batch.rows.to_pylist(), ends):
+                pair = (end, row["l"], row["r"])
                 assert pair not in found
                 found[pair] = round(batch.keep * STEPS)
                 assert 0 <= row[BUCKET] < BUCKETS
@@ -217,7 +229,42 @@ def test_interval_joins_put_out_pairs_at_the_lesser_rate_of_their_rows(
     check(found, expected, min((limit for side in sampled for _, limit in side), default=STEPS))
 
 
+@FAST
+@given(st.data(), rows, rows, KEYS, LIMITS, LIMITS, CUTS)
+def test_unbounded_joins_put_out_pairs_at_the_lesser_rate_of_their_rows(
+    data: st.DataObject,
+    left: list[Row],
+    right: list[Row],
+    keys: str,
+    left_limits: list[int],
+    right_limits: list[int],
+    cuts: list[str],
+) -> None:
+    seed, cut = data.draw(st.integers(0, 2**40)), random.Random(data.draw(st.integers(0, 10**6)))
+    columns = {"number": "a", "text": "s", "both": "sa"}[keys]
+    join = Restarting(made(unbounded_spec(keys)), cuts, (locate_by(*columns),) * 2)
+    found, read = run(join, (left, right), (left_limits, right_limits), cut, sampling_seed=seed)
+    expected: dict[tuple[Any, ...], tuple[int, int]] = {
+        (None, i, j): (step_of(keys, one, seed), min(limit, other_limit))
+        for i, (one, limit) in enumerate(read[0])
+        for j, (other, other_limit) in enumerate(read[1])
+        if matches(keys, one, other)
+    }
+    check(found, expected, min((limit for side in read for _, limit in side), default=STEPS))
+    if not any(cuts):
+        assert found == {pair: own for pair, (step, own) in expected.items() if step < own}
+
+
+def test_rates_that_change_often_end_as_the_least_of_all() -> None:
+    rates = ArrivalRates(STEPS)
+    for number in range(400):
+        rates.add(number, 20 + number % 2 if number < 300 else 50)
+    assert rates.of(np.array([0, 200, 250])).tolist() == [20, 20, 20]
+    assert rates.of(np.array([260, 299, 300, 399])).tolist() == [20, 21, 50, 50]
+
+
 SPECS = {
+    "unbounded": unbounded_spec("number"),
     "window": window_spec("number", Hopping(10, 5)),
     "interval": interval_spec("number", -5, 5),
     "until": interval_spec("number", 0, None),
@@ -279,6 +326,8 @@ def test_state_of_a_sample_is_refused_by_a_join_that_is_none_until_its_rows_have
     whole = made(replace(SPECS[name], samplers=(None, None)))
     with pytest.raises(SchemaError, match="were dropped by their keys"):
         whole().open(replace(sampled.context, restored=[dict(sampled.notes())]))
+    if name == "unbounded":
+        return
     list(sampled.on_watermark(5_000_000))
     list(sampled.process(0, Batch(batch_of(0, [(50, (5_000_000, 1, "", 5_000_000))]))))
     whole().open(replace(sampled.context, restored=[dict(sampled.notes())]))
