@@ -1,7 +1,8 @@
 """The specs of joins, of two streams or of a stream and a table.
 
 In every spec ``output`` names each result column, the side it comes from (0 left, 1 right) and its name there, and
-``how`` is one of `HOWS`.
+``how`` is one of `HOWS`. Of side -1 is what the join itself says of a pair, as `BUCKET`. ``samplers`` (set by the
+planner) are the numbers of the samplers of keys behind the sources of both sides; None: a side is whole.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ VALIDATIONS = get_args(Cardinality)
 """Cardinality of a key on the left and on the right: many, or one, which is checked."""
 
 Output = tuple[tuple[str, int, str], ...]
+
+Samplers = tuple[int | None, int | None]
 
 
 def check_how(how: str, allowed: tuple[str, ...], verb: str) -> str:
@@ -55,6 +58,7 @@ class JoinSpec(OperatorSpec):
     how: str = "inner"
     validate: str = "m:m"
     where: Expr | None = None
+    samplers: Samplers = (None, None)
 
     @property
     def one_side(self) -> int | None:
@@ -76,6 +80,7 @@ class IntervalJoinSpec(OperatorSpec):
     lower_us: int
     upper: int | Expr
     how: str = "inner"
+    samplers: Samplers = (None, None)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ BIASED = "$biased"
 
 BUCKET = "$bucket"
 """uint8, not null: one of `shedding.key_sampling.BUCKETS`, by the key in whose sample a row is, which is alike for all
-rows of a key.
+rows of a key. Of rows that are no sample, 0.
 """
 
 QUALITY = (ACCURACY, BIASED)

@@ -191,17 +191,29 @@ class OperatorDescriptor(ABC, Generic[S]):
         """Return what becomes of a sample in it; it needs all rows unless it knows better."""
         return Sampling.ALL_ROWS
 
-    def samples_keys(self, spec: S) -> bool:
-        """Return whether rows may be dropped in front of it by its keys: what it makes of the others is exact."""
+    def samples_keys(self, spec: S, port: int) -> bool:
+        """Return whether rows of an input may be dropped by its keys: what it makes of the others is exact."""
         return False
 
-    def with_sampler(self, spec: S, number: int) -> S:
-        """Return the spec that drops rows at the rate of the sampler of this number, if `samples_keys`."""
+    def with_sampler(self, spec: S, port: int, number: int) -> S:
+        """Return the spec that drops rows of an input at the rate of the sampler of this number, if `samples_keys`."""
         return spec
 
-    def sampler(self, spec: S) -> int | None:
-        """Return the number of the sampler by whose rate it drops rows; None: it drops none."""
+    def sampler(self, spec: S, port: int) -> int | None:
+        """Return the number of the sampler by whose rate it drops rows of an input; None: it drops none."""
         return None
+
+    def with_buckets(self, spec: S) -> S | None:
+        """Return the spec whose rows say by `BUCKET` which of them are of one key, if it passes samples of keys on.
+
+        None: it does not, or its rows say so where they say how good they are.
+        """
+        return None
+
+    def key_columns(self, spec: S) -> Sequence[Columns]:
+        """Return the columns of the result that show the keys of a keyed operator, in every way that there is."""
+        columns = self.partitioned_by(spec, [self.keys(spec, 0) or ()])
+        return () if columns is None else (columns,)
 
     def unmatched(self, spec: S) -> Set[int]:
         """Return the sides of a join whose rows come out even without a partner."""

@@ -23,11 +23,11 @@ RATES = "key_rates"
 """The note of the rates at which the rows of state were read, as bytes."""
 
 
-def noted_rates(restored: Iterable[Notes], gap_us: int) -> RateHistory:
-    """Return the rates that notes tell of, all together."""
+def noted_rates(restored: Iterable[Notes], gap_us: int, note: str = RATES) -> RateHistory:
+    """Return the rates that notes of this name tell of, all together."""
     rates = RateHistory(gap_us)
     for notes in restored:
-        known = notes.get(RATES)
+        known = notes.get(note)
         if isinstance(known, bytes):
             rates.include(RateHistory(gap_us, known))
     return rates
@@ -69,6 +69,13 @@ class KeySampler:
         """Return the step of each of these keys."""
         hashes: NDArray[np.uint64] = self._codec.hash(keys, rows)
         return key_steps(seed, hashes)
+
+
+def without_keys(batch: Batch) -> Batch:
+    """Return a batch whose header has no rates of keys."""
+    if not batch.keys:
+        return batch
+    return Batch(batch.rows, batch.keep, batch.ingest_ns, batch.opposite_us, batch.branches)
 
 
 def without_dropped(batch: Batch, steps: Steps, limit: int, counters: RowCounters) -> Batch:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.sink_columns import SinkColumns
+from penstock.engine.plan.bucket_ways import with_buckets
 from penstock.engine.plan.max_errors import check_max_errors, confidences
 from penstock.engine.plan.schemas import output_schemas
 from penstock.model.dead_letters import DEAD_LETTER
@@ -60,10 +61,13 @@ def with_estimates(graph: JobGraph) -> JobGraph:
     graph = _confident(graph)
     upstream = graph.upstream(under_contract)
     carriers = _carriers(graph)
+    joins, bearers = with_buckets(graph, carriers)
     rebuilt = JobGraph()
     for node in graph.operators.values():
-        if node.id in carriers:
+        if node.id in carriers | bearers:
             _add_carrier(rebuilt, node)
+        elif node.id in joins:
+            _add_join(rebuilt, node, joins[node.id])
         else:
             _add(rebuilt, node, estimates=node.id in upstream and descriptor_of(node.spec).estimates)
     return rebuilt
@@ -127,6 +131,14 @@ def _add(graph: JobGraph, node: OperatorNode, *, estimates: bool) -> None:
         spec = descriptor_of(spec).with_hidden(spec, ()) or spec
         outputs = output_schemas(spec, [graph[edge.operator].outputs[edge.output] for edge in inputs], node.name)
     graph.add(replace(node, spec=spec, inputs=inputs, outputs=dict(outputs)))
+
+
+def _add_join(graph: JobGraph, node: OperatorNode, spec: OperatorSpec) -> None:
+    """Add a join to ``graph``, which holds what it reads, with the spec by which its rows say their buckets."""
+    inputs = tuple(_without_hidden(graph, node, port) for port in range(len(node.inputs)))
+    schemas = [graph[edge.operator].outputs[edge.output] for edge in inputs]
+    outputs = dict(output_schemas(spec, schemas, node.name))
+    graph.add(replace(node, spec=spec, inputs=inputs, outputs=outputs))
 
 
 def _add_carrier(graph: JobGraph, node: OperatorNode) -> None:

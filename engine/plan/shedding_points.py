@@ -5,10 +5,11 @@ behind it, each branch can be shed further, as long as operators carry which rec
 rows of a key can be shed by keys.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.engine.operators.descriptor import Columns, Sampling, plain_columns
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.ids import OperatorId
@@ -117,40 +118,57 @@ class _Tree:
         while pending:
             node = pending.pop()
             for consumer, port in self._graph.consumers(node.id):
-                edge = consumer.inputs[port]
-                if edge.output in (DEAD_LETTER, LATE) or edge.exchange == "broadcast" or len(consumer.inputs) > 1:
-                    continue
-                if _sampling(consumer) in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
-                    pending.append(consumer)
-                elif descriptor_of(consumer.spec).samples_keys(consumer.spec):
-                    minimum = _minimum(self._of_whole_results(consumer, _key_columns(consumer)))
+                if may_be_sampled(self._graph, consumer, port):
+                    minimum = _minimum(self._of_whole_results(consumer))
                     if minimum < 1.0:
-                        producer = self._graph[branch_above(self._graph, edge.operator)].name
+                        producer = self._graph[branch_above(self._graph, consumer.inputs[port].operator)].name
                         yield (producer, consumer.name), minimum
+                elif brings_rows(consumer.inputs[port]) and len(consumer.inputs) == 1 and _is_by_row(consumer):
+                    pending.append(consumer)
 
-    def _of_whole_results(self, node: OperatorNode, keys: Columns | None, *, told: bool = True) -> _Demands:
+    def _of_whole_results(
+        self, node: OperatorNode, keys: Sequence[Columns] | None = None, *, told: bool = True
+    ) -> _Demands:
         """Return what is demanded of an operator's results, of which some are missing, and the others exact.
 
-        ``keys`` are their columns with the keys by which they are missing, if all are there; ``told``: rows say still
-        which of them share a key.
+        ``keys`` are their columns with the keys by which they are missing, in every way in which all are there (None:
+        those of the operator); ``told``: rows say still which of them share a key.
         """
+        keys = descriptor_of(node.spec).key_columns(node.spec) if keys is None else keys
         demands = frozenset[_Demand]()
         for consumer, port in self._graph.consumers(node.id):
-            if consumer.inputs[port].exchange == "broadcast" or consumer.inputs[port].output == LATE:
-                return _all_rows(f"{_place(consumer)} needs all of them")
-            descriptor, sampling = descriptor_of(consumer.spec), _sampling(consumer)
+            edge = consumer.inputs[port]
+            if edge.exchange == "broadcast" or edge.output in (LATE, LATE_RIGHT):
+                return _all_rows(f"{_place(consumer)} needs all of what {_place(node)} puts out")
+            descriptor, place = descriptor_of(consumer.spec), f"{_place(consumer)} ({_verb(consumer)})"
             if isinstance(consumer.spec, SinkSpec):
                 demands |= _of_query(consumer.name, consumer.spec)
-            elif sampling in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD):
-                carried = None if keys is None else descriptor.carried(consumer.spec, keys)
-                demands |= self._of_whole_results(consumer, carried, told=told and len(consumer.inputs) == 1)
-            elif sampling is not Sampling.ESTIMATED or not told or self._graph.is_read(consumer.id, LATE):
-                demands |= _all_rows(f"{_place(consumer)} ({_verb(consumer)}) is made of more than one of them")
-            elif keys is not None and set(keys) <= set(plain_columns(descriptor.keys(consumer.spec, 0) or ()) or ()):
-                demands |= _all_rows(f"{_place(consumer)} ({_verb(consumer)}) groups them by the key itself")
+            elif _is_by_row(consumer):
+                carried = [to for way in keys if (to := descriptor.carried(consumer.spec, way)) is not None]
+                demands |= self._of_whole_results(consumer, carried, told=told and carries_buckets(consumer))
+            elif _sampling(consumer) is not Sampling.ESTIMATED or self._graph.is_read(consumer.id, LATE):
+                demands |= _all_rows(f"{place} makes a row of more than one result of a key")
+            elif not told:
+                demands |= _all_rows(f"{place} cannot tell any more which rows are of one key")
+            elif any(set(way) <= set(plain_columns(descriptor.keys(consumer.spec, 0) or ()) or ()) for way in keys):
+                demands |= _all_rows(f"{place} groups rows by the very key by which they would be dropped")
             else:
                 demands |= self._of_output(consumer, MAIN, spread=False)
         return demands
+
+    def _why_whole(self, node: OperatorNode, port: int) -> str:
+        """Return why all rows of an input are needed by an operator in which a sample of rows stands for nothing."""
+        place = f"{_place(node)} ({_verb(node)})"
+        if 1 - port in descriptor_of(node.spec).unmatched(node.spec):
+            return f"{place} puts out rows of the other side that have no partner in it"
+        if any(edge.exchange == "broadcast" for edge in node.inputs):
+            return f"{place} has rows of its other side broadcast, so those of a key meet at many instances"
+        if not may_be_sampled(self._graph, node, port):
+            return f"{place} says nothing of all rows when it has a part of them"
+        demands = self._of_whole_results(node)
+        if _minimum(demands) < 1.0:
+            return f"{place} is sampled by keys, whose rates do not come through what is in front of it"
+        return next(iter(sorted(demand.need for demand in demands if demand.need)), f"nothing reads {place}")
 
     def _of_output(self, node: OperatorNode, output: str, *, spread: bool) -> _Demands:
         key = (node.id, output, spread)
@@ -173,7 +191,7 @@ class _Tree:
             return _of_query(node.name, node.spec)
         sampling = _sampling(node)
         if sampling is Sampling.ALL_ROWS:
-            return _all_rows(f"{_place(node)} ({_verb(node)}) says nothing of all rows when it has a part of them")
+            return _all_rows(self._why_whole(node, port))
         if sampling is Sampling.ESTIMATED and spread:
             return _all_rows(f"a record may be several rows of {_place(node)}, which are no independent sample")
         spread = spread or sampling is Sampling.SPREAD or sum(map(self._is_below, node.inputs)) > 1
@@ -186,10 +204,27 @@ class _Tree:
         return edge.operator in self._below
 
 
-def _key_columns(node: OperatorNode) -> Columns | None:
-    """Return the columns of an operator's results that have its keys."""
-    descriptor = descriptor_of(node.spec)
-    return descriptor.partitioned_by(node.spec, [descriptor.keys(node.spec, 0) or ()])
+def may_be_sampled(graph: JobGraph, node: OperatorNode, port: int) -> bool:
+    """Return whether an operator may drop rows of an input by its keys, if its results may be a sample of keys."""
+    if not descriptor_of(node.spec).samples_keys(node.spec, port) or not brings_rows(node.inputs[port]):
+        return False
+    schemas = [graph[edge.operator].outputs[edge.output] for edge in node.inputs]
+    return not any(edge.exchange == "broadcast" for edge in node.inputs) and not any(s.changelog for s in schemas)
+
+
+def carries_buckets(node: OperatorNode) -> bool:
+    """Return whether rows that an operator makes can say on which of them are of one key (`BUCKET`)."""
+    return len(node.inputs) == 1 and descriptor_of(node.spec).with_hidden(node.spec, ()) is not None
+
+
+def brings_rows(edge: Input) -> bool:
+    """Return whether what comes in are rows as their producer made them, neither rejected nor late nor copied."""
+    return edge.output not in (DEAD_LETTER, LATE, LATE_RIGHT) and edge.exchange != "broadcast"
+
+
+def _is_by_row(node: OperatorNode) -> bool:
+    """Return whether each row of an operator's result is made of one row of its input."""
+    return _sampling(node) in (Sampling.CARRIED, Sampling.PASSED, Sampling.SPREAD)
 
 
 def branch_above(graph: JobGraph, operator: OperatorId) -> OperatorId:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.engine.operators.aggregates.estimate_schema import has_interval
 from penstock.engine.operators.descriptions import Detail, expression_text
+from penstock.engine.operators.joins.join_schema import SIDES
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.shedding_points import SheddingPoints, branch_above, shedding_points
@@ -31,7 +32,7 @@ def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Ite
     elif isinstance(spec, BranchSpec) and spec.number is not None:
         minimum = points.branches.get(spec.edge)
         shedding.append("never, as its source" if minimum is None else f"down to {minimum:g}")
-    elif descriptor_of(spec).sampler(spec) is not None:
+    elif any(_has_sampler(node, port) for port in range(len(node.inputs))):
         shedding.append(_of_keys(graph, points, node))
     elif isinstance(spec, AggregateSpec) and spec.estimates:
         shedding += _of_results(spec, over_estimates=_are_estimates(graph, node))
@@ -56,11 +57,24 @@ def _of_source(points: SheddingPoints, name: str) -> str:
 
 def _of_keys(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> str:
     """Return by which keys rows are dropped in front of an operator, and how far."""
-    texts = [expression_text(key) for key in descriptor_of(node.spec).keys(node.spec, 0) or ()]
-    edges = {(graph[branch_above(graph, edge.operator)].name, node.name) for edge in node.inputs}
-    least = [points.branches[edge] for edge in edges if edge in points.branches]
-    bound = f"down to {max(least):g}" if least else "never, as its source"
-    return f"sampled by key {', '.join(texts)}, {bound}; results are exact, and some are missing"
+    sides = [_of_side(graph, points, node, port) for port in range(len(node.inputs))]
+    if len(sides) == 1:
+        text = sides[0]
+    else:
+        text = "; ".join(f"{side} {said}" for side, said in zip(SIDES, sides, strict=True))
+    return f"{text}; results are exact, and some are missing"
+
+
+def _of_side(graph: JobGraph, points: SheddingPoints, node: OperatorNode, port: int) -> str:
+    if not _has_sampler(node, port):
+        return "whole"
+    keys = ", ".join(map(expression_text, descriptor_of(node.spec).keys(node.spec, port) or ()))
+    least = points.branches.get((graph[branch_above(graph, node.inputs[port].operator)].name, node.name))
+    return f"sampled by key {keys}, {'never, as its source' if least is None else f'down to {least:g}'}"
+
+
+def _has_sampler(node: OperatorNode, port: int) -> bool:
+    return descriptor_of(node.spec).sampler(node.spec, port) is not None
 
 
 def _are_estimates(graph: JobGraph, node: OperatorNode) -> bool:

@@ -119,15 +119,15 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         by_user = any(call.user is not None for _, call in spec.aggregates)
         return Sampling.ALL_ROWS if torn or by_user else Sampling.ESTIMATED
 
-    def samples_keys(self, spec: AggregateSpec) -> bool:
+    def samples_keys(self, spec: AggregateSpec, port: int) -> bool:
         """Return whether there are sessions by key, whose results leave once and are dated by their rows."""
         return samples_keys(spec)
 
-    def with_sampler(self, spec: AggregateSpec, number: int) -> AggregateSpec:
+    def with_sampler(self, spec: AggregateSpec, port: int, number: int) -> AggregateSpec:
         """Return the spec with the number."""
         return replace(spec, sampler=number)
 
-    def sampler(self, spec: AggregateSpec) -> int | None:
+    def sampler(self, spec: AggregateSpec, port: int) -> int | None:
         """Return the number."""
         return spec.sampler
 

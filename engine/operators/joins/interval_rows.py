@@ -111,6 +111,18 @@ class IntervalRows:
         """Return these columns of rows."""
         return self._log.take(self._ids[numbers], columns)
 
+    def low(self, numbers: Ints) -> Ints:
+        """Return the first times of the intervals of rows."""
+        return self._low[numbers]
+
+    def earliest_us(self) -> int | None:
+        """Return the least of the first times, None if there are no rows."""
+        return int(self._low[: self._count].min()) if self._count else None
+
+    def words(self, numbers: Ints) -> Ints:
+        """Return the words of the keys of rows."""
+        return self._words[numbers]
+
     def meet(self, numbers: Ints) -> None:
         """Note that rows have had a partner; nothing unless the side is outer."""
         if self._settled is None:

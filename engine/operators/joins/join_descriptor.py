@@ -7,7 +7,7 @@ from penstock.engine.operators.descriptions import Words, expression_text, windo
 from penstock.engine.operators.joins.incremental_join import IncrementalJoin
 from penstock.engine.operators.joins.inner_join import InnerJoin
 from penstock.engine.operators.joins.join_schema import join_output
-from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
+from penstock.engine.operators.joins.two_sided import SampledDescriptor, join_headline, output_detail
 from penstock.engine.operators.joins.unique_key_join import OneJoin
 from penstock.engine.operators.joins.window_join import WindowJoin
 from penstock.engine.operators.state_descriptions import expression_words, window_traits
@@ -17,7 +17,7 @@ from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
 
 
-class JoinDescriptor(TwoSidedDescriptor[JoinSpec]):
+class JoinDescriptor(SampledDescriptor[JoinSpec]):
     """Rows of equal keys meet; within a window, or whenever they come."""
 
     spec = JoinSpec
@@ -39,6 +39,10 @@ class JoinDescriptor(TwoSidedDescriptor[JoinSpec]):
         """Return the event time within a window, and what the condition on the side whose keys come once reads."""
         timed = super().read_beside(spec, side, schema) if spec.windowing is not None else frozenset()
         return timed | columns_of(spec.where) if spec.where is not None and side == spec.one_side else timed
+
+    def samples_keys(self, spec: JoinSpec, port: int) -> bool:
+        """Return whether all pairs stay; where keys come once, what repeats them would depend on what was dropped."""
+        return spec.how == "inner" and spec.one_side is None
 
     def traits(self, spec: JoinSpec) -> dict[str, str]:
         """Return the window, and which rows are kept at all."""

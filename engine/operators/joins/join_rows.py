@@ -33,6 +33,11 @@ class KeptRows:
             self._table.expect(keys)
             self._chain(keys)
 
+    @property
+    def end(self) -> int:
+        """The id of the next row."""
+        return self._end
+
     def newest(self, keys: KeyBatch) -> Ints:
         """Return the id of the newest row of each key, -1 where there is none."""
         return chain_heads(read_only(self._table.find(keys)), read_only(self._table.array("head")))

@@ -5,9 +5,11 @@ import pyarrow as pa
 from penstock.engine.core.event_time import bounds_type, time_type
 from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.aggregates.aggregate_schema import WINDOW_COLUMNS
+from penstock.engine.operators.aggregates.estimate_schema import BUCKET_FIELD
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
 from penstock.model.join_specs import JoinSpec, LookupSpec, TwoSided
+from penstock.model.result_columns import BUCKET
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling, Windowing
 from penstock.state.keys.batch_keys import KeyCodec
@@ -115,6 +117,9 @@ def joined_fields(
     """
     fields = []
     for output, side, column in spec.output:
+        if column == BUCKET:
+            fields.append(BUCKET_FIELD.with_name(output))
+            continue
         if side == -1:
             if bounds is None or column not in WINDOW_COLUMNS:
                 raise PlanError(

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
@@ -16,6 +17,7 @@ from penstock.engine.operators.joins.join_schema import key_types, side_columns
 from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.join_specs import Output, TwoSided
+from penstock.model.result_columns import BUCKET
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
@@ -103,13 +105,21 @@ class JoinSide:
 
     def locate(self, rows: pa.RecordBatch) -> Positions:
         """Return where the keys of rows lie that have at least the key columns; null is a key like others."""
-        return positions_of(self.codec.hash([rows.column(name) for name in self.keys], rows.num_rows))
+        return positions_of(self.hashes(rows))
+
+    def hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
+        """Return the hashes of the keys of rows that have at least the key columns; null is a key like others."""
+        return self.codec.hash([rows.column(name) for name in self.keys], rows.num_rows)
+
+    def hashes_of(self, words: Ints) -> NDArray[np.uint64]:
+        """Return the hashes of the keys that `words` was returned for."""
+        if not self.exact:
+            return words.view(np.uint64)
+        return self.codec.hash(self.codec.decode(words.reshape(-1, 1)), words.size)
 
     def locate_words(self, words: Ints) -> Positions:
         """Return where the keys lie that `words` was returned for."""
-        if not self.exact:
-            return positions_of(words.view(np.uint64))
-        return positions_of(self.codec.hash(self.codec.decode(words.reshape(-1, 1)), words.size))
+        return positions_of(self.hashes_of(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +175,25 @@ def join_sides(
 
 
 class PairColumns:
-    """The columns that a join puts out of the rows of both sides."""
+    """The columns that a join puts out of the rows of both sides, and the buckets of their keys if it says these."""
 
     def __init__(self, output: Output, fields: pa.Schema) -> None:
         """``fields`` are those of the output's columns."""
         self._sources = [(side, column) for _, side, column in output]
         self._fields = fields
 
-    def build(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
-        """Return ``count`` pairs of left[i] and right[i]; None stands for a side that has no partners."""
+    def build(
+        self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, count: int, buckets: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """Return ``count`` pairs of left[i] and right[i]; None stands for a side that has no partners.
+
+        Without ``buckets`` they are no sample.
+        """
         columns = []
         for (side, column), field in zip(self._sources, self._fields, strict=True):
+            if column == BUCKET:
+                columns.append(no_buckets(count) if buckets is None else buckets)
+                continue
             rows = right if side else left
             columns.append(pa.nulls(count, field.type) if rows is None else rows.column(column))
         return pa.RecordBatch.from_arrays(columns, schema=self._fields)
@@ -186,3 +204,13 @@ def taken(rows: pa.RecordBatch, positions: Ints) -> pa.RecordBatch:
     if positions.size and positions[-1] - positions[0] == positions.size - 1 and (np.diff(positions) == 1).all():
         return rows.slice(int(positions[0]), positions.size)
     return rows.take(pa.array(positions))
+
+
+def no_buckets(rows: int) -> pa.Array:
+    """Return what stands for the buckets of rows that are no sample, whose buckets nobody looks at."""
+    return _zeros(1 << max(rows - 1, 0).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _zeros(rows: int) -> pa.Array:
+    return pa.array(np.zeros(rows, np.uint8))

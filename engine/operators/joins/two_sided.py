@@ -19,12 +19,13 @@ from penstock.engine.operators.descriptor import (
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, keeps_unmatched
 from penstock.engine.operators.state_descriptions import changelog_words, expression_words, key_words
 from penstock.model.expressions import Expr, column_name
-from penstock.model.join_specs import Output, TwoSided
-from penstock.model.result_columns import is_hidden
+from penstock.model.join_specs import IntervalJoinSpec, JoinSpec, Output, TwoSided
+from penstock.model.result_columns import BUCKET, is_hidden
 from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
 T = TypeVar("T", bound=TwoSided)
+P = TypeVar("P", JoinSpec, IntervalJoinSpec)
 
 
 class TwoSidedDescriptor(OperatorDescriptor[T]):
@@ -67,10 +68,11 @@ class TwoSidedDescriptor(OperatorDescriptor[T]):
         """Return the columns that show the left keys, if every row has them."""
         if 1 in self.unmatched(spec):
             return None
-        shown = {column: name for name, side, column in spec.output if side == 0}
-        names = [shown.get(column_name(key) or "") for key in spec.left_keys]
-        columns = tuple(name for name in names if name is not None)
-        return columns if len(columns) == len(names) else None
+        return _shown(spec, 0)
+
+    def key_columns(self, spec: T) -> Sequence[Columns]:
+        """Return the columns that show the keys of the left, and those that show the keys of the right."""
+        return [columns for side in (0, 1) if (columns := _shown(spec, side)) is not None]
 
     def unmatched(self, spec: T) -> Set[int]:
         """Return the sides that ``how`` keeps."""
@@ -92,6 +94,33 @@ class TwoSidedDescriptor(OperatorDescriptor[T]):
     def traits(self, spec: T) -> dict[str, str]:
         """Return what else decides which rows meet."""
         return {}
+
+
+class SampledDescriptor(TwoSidedDescriptor[P]):
+    """A join in front of which rows may be dropped by their keys."""
+
+    def with_sampler(self, spec: P, port: int, number: int) -> P:
+        """Return the spec with the number at this side."""
+        left, right = spec.samplers
+        return replace(spec, samplers=(left, number) if port else (number, right))
+
+    def sampler(self, spec: P, port: int) -> int | None:
+        """Return the number of this side."""
+        return spec.samplers[port]
+
+    def with_buckets(self, spec: P) -> P | None:
+        """Return the spec whose pairs have the buckets of their keys."""
+        if not any(self.samples_keys(spec, port) for port in (0, 1)):
+            return None
+        return replace(spec, output=(*spec.output, (BUCKET, -1, BUCKET)))
+
+
+def _shown(spec: TwoSided, side: int) -> Columns | None:
+    """Return the columns that show the keys of a side."""
+    shown = {column: name for name, of, column in spec.output if of == side}
+    names = [shown.get(column_name(key) or "") for key in (spec.right_keys if side else spec.left_keys)]
+    columns = tuple(name for name in names if name is not None)
+    return columns if len(columns) == len(names) else None
 
 
 def columns_of_side(output: Output, side: int, wanted: Wanted) -> Set[str]:

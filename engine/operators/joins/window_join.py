@@ -8,20 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_array
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, join_output, window_bounds_type
-from penstock.engine.operators.joins.join_side import TimedSide, join_sides
+from penstock.engine.operators.joins.join_side import TimedSide, join_sides, no_buckets
 from penstock.engine.operators.joins.join_windows import shared_windows
+from penstock.engine.operators.joins.pair_sample import PairSample
 from penstock.engine.operators.joins.same_keys import same_keys
 from penstock.engine.operators.joins.window_index import WindowIndex
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
+from penstock.model.keep_rates import STEPS
+from penstock.model.result_columns import BUCKET
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Hopping, Tumbling
 from penstock.state.keys.arrays import Ints
@@ -31,7 +35,8 @@ class WindowJoin(TimedOperator):
     """Joins rows with equal keys that share a window; the pairs of a window leave once, when it is over.
 
     Rows are counted as folded, those with a null key as filtered. Rows whose windows are all over leave through
-    ``late`` (left) and ``late_right``, as they came.
+    ``late`` (left) and ``late_right``, as they came. Of a sample of keys the pairs of a window leave at the least rate
+    of its rows, all those of a key or none.
     """
 
     def __init__(self, spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
@@ -49,12 +54,14 @@ class WindowJoin(TimedOperator):
         self._bounds_type = window_bounds_type(windowing, left, right, name)
         self._sides = join_sides(spec, left, right, name, TimedSide)
         self._exact = self._sides[0].exact
+        self._sample = PairSample(spec, left, right, name, self._windows.size_us)
         self._closed = self._windows.open_from(START_OF_TIME_US)
 
     def open(self, context: OperatorContext) -> None:
         """Open both sides' logs."""
         super().open(context)
         self._closed = self._windows.open_from(self._passed_us)
+        self._sample.open(context, self._starts_us(self._closed))
         self._waiting = [
             RowChunks(context.state, name, side.fields, side.words, side.locate)
             for side, name in zip(self._sides, ("left", "right"), strict=True)
@@ -63,6 +70,9 @@ class WindowJoin(TimedOperator):
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Keep the rows whose windows are not all over."""
         side, counters = self._sides[port], self.context.counters
+        batch = self._sample.kept(port, batch)
+        if not batch.rows.num_rows:
+            return
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
         rows = batch.rows
@@ -93,6 +103,11 @@ class WindowJoin(TimedOperator):
                 yield from self._join(sides)
         for waiting in self._waiting:
             waiting.drop_below(self._windows.first_pane(closed))
+        self._sample.forget(self._starts_us(closed))
+
+    def notes(self) -> Notes:
+        """Return the watermark, and the rates of what waits."""
+        return {**super().notes(), **self._sample.notes()}
 
     def output_watermark(self, time_us: int) -> int:
         """Hold the watermark back by the lateness: a window that is still open may be that old."""
@@ -136,16 +151,42 @@ class WindowJoin(TimedOperator):
             )
             same = np.flatnonzero(same_keys(*keys))
             ids, windows = [of[same] for of in ids], windows[same]
-        if len(windows):
-            parts = zip(self._waiting, ids, self._sides, strict=True)
-            rows = [waiting.take(of, side.needed) for waiting, of, side in parts]
-            yield MAIN, Batch(self._build(rows, windows), ingest_ns=self._ingest_ns)
+        if not len(windows):
+            return
+        if not self._sample:
+            yield MAIN, self._pairs(ids, windows, STEPS, no_buckets(len(windows)))
+            return
+        for places, limit, buckets in self._sample.parts(self._limits(windows), self._hashes(ids[0])):
+            chosen = slice(None) if places is None else places
+            yield MAIN, self._pairs([of[chosen] for of in ids], windows[chosen], limit, buckets)
 
-    def _build(self, rows: list[pa.RecordBatch], windows: Ints) -> pa.RecordBatch:
+    def _limits(self, windows: Ints) -> Ints:
+        """Return the least rate of the rows of each window, in steps."""
+        distinct, places = np.unique(windows, return_inverse=True)
+        ends_us = self._windows.ends_of(distinct)
+        left, right = (self._sample.least(port, ends_us - self._windows.size_us, ends_us - 1) for port in (0, 1))
+        return np.minimum(left, right)[places]
+
+    def _hashes(self, left: Ints) -> NDArray[np.uint64]:
+        side = self._sides[0]
+        return side.hashes(self._waiting[0].take(left, list(dict.fromkeys(side.keys))))
+
+    def _pairs(self, ids: list[Ints], windows: Ints, limit: int, buckets: pa.Array) -> Batch:
+        parts = zip(self._waiting, ids, self._sides, strict=True)
+        rows = [waiting.take(of, side.needed) for waiting, of, side in parts]
+        return Batch(self._build(rows, windows, buckets), limit / STEPS, self._ingest_ns)
+
+    def _starts_us(self, window: int) -> int:
+        """Return when a window begins, within the bounds of time."""
+        return max(START_OF_TIME_US, self._windows.ends_us(window) - self._windows.size_us)
+
+    def _build(self, rows: list[pa.RecordBatch], windows: Ints, buckets: pa.Array) -> pa.RecordBatch:
         ends_us = self._windows.ends_of(windows)
         columns = []
         for _, side, column in self._columns:
-            if side >= 0:
+            if column == BUCKET:
+                columns.append(buckets)
+            elif side >= 0:
                 columns.append(rows[side].column(column))
             else:
                 bounds_us = ends_us if column == "window_end" else ends_us - self._windows.size_us

@@ -179,3 +179,47 @@ def test_sessions_that_cost_too_much_are_shed_by_their_keys(tmp_path: Path) -> N
     assert 0.1 <= min(rates) <= max(rates) < 0.8
     assert sorted(lags)[len(lags) // 2] < 2 * rows_per_s
     print("rates", min(rates), max(rates), "lags", min(lags), sorted(lags)[len(lags) // 2], max(lags))
+
+
+JOINS = {
+    "window": lambda left, right: left.join(right, on="user", window=ps.tumbling("100ms")),
+    "interval": lambda left, right: left.interval_join(right, on="user", between=("-1ms", "1ms")),
+}
+
+
+@pytest.mark.long("30 s of overload; tests/engine/control/test_segments.py closes the same loop on a virtual clock")
+@pytest.mark.parametrize("kind", JOINS)
+@pytest.mark.parametrize("executor", [{}, {"executor": "processes", "task_managers": 1}], ids=["embedded", "processes"])
+def test_joins_whose_pairs_cost_too_much_are_shed_by_their_keys(
+    kind: str, executor: dict[str, Any], tmp_path: Path
+) -> None:
+    job, rows_per_s = ps.Job(), 1_000
+    sides = [
+        ps.read(DatedPeak(rows_per_s, 1e9), time="at", job=job)
+        .select("at", user=col("number") % 1_009)
+        .name(f"{name} side")
+        for name in ("left", "right")
+    ]
+    # Each row meets one of the other side, and each pair takes two milliseconds: twice what a core has.
+    pairs = JOINS[kind](*sides).name("pairs").map_batches(partial(dear, row_ns=2 * ROW_NS)).name("dear")
+    pairs.write_black_hole().name("found").with_min_accuracy(0.1)
+    control = ps.Control(shed="qod", mode="act", period_s=2)
+    handle = job.start("meetings", control=control, batch_rows=20, directory=tmp_path, **executor)
+    begun_s, lags, rates = time.monotonic(), list[int](), list[tuple[float, ...]]()
+
+    def look() -> bool:
+        metrics = handle.metrics()
+        if time.monotonic() - begun_s > 18.0:
+            assert metrics.shedding is not None and not metrics.shedding.sources
+            lags.append(sum(partition.messages for source in metrics.sources for partition in source.partitions))
+            told = {edge[:2]: edge[2] for edge in metrics.shedding.branches}
+            rates.append(tuple(told.get((f"{name} side", "pairs"), 1.0) for name in ("left", "right")))
+        return time.monotonic() - begun_s > 30.0
+
+    until(look, handle)
+    metrics = handle.stop()
+    taken = {line.operator: line for line in metrics.ledger.operators}
+    assert taken["pairs"].shed == metrics.ledger.shed > 0
+    assert all(left == right and 0.1 <= left < 0.8 for left, right in rates)
+    assert sorted(lags)[len(lags) // 2] < 4 * rows_per_s
+    print(kind, executor, "rates", min(rates), max(rates), "lags", min(lags), sorted(lags)[len(lags) // 2], max(lags))

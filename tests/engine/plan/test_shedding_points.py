@@ -106,7 +106,7 @@ def test_queries_that_part_behind_a_function_of_the_users_are_shed_alike() -> No
 
 @pytest.mark.parametrize(
     "verb",
-    ["join", "interval", "asof", "over", "top", "distinct", "process", "updating session", "count", "user", "reduce"],
+    ["over", "top", "distinct", "process", "updating session", "count", "user", "reduce"],
 )
 def test_operators_to_which_a_sample_says_nothing_need_all_rows(verb: str) -> None:
     job = ps.Job()
@@ -127,9 +127,6 @@ def test_operators_to_which_a_sample_says_nothing_need_all_rows(verb: str) -> No
             yield row
 
     ends = {
-        "join": lambda: stream.join(rows(job), on="key", window=ps.tumbling("1m")),
-        "interval": lambda: stream.interval_join(rows(job), on="key", between=("-1s", "1s")),
-        "asof": lambda: stream.asof_join(rows(job), on="key"),
         "over": lambda: keyed.over(rows=3).agg(n=ps.count()),
         "top": lambda: keyed.top(2, by="paid"),
         "distinct": lambda: stream.distinct("key"),
