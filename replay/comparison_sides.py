@@ -15,13 +15,14 @@ from pyspark.sql import functions as f
 
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model import result_columns
-from penstock.model.job_graph import AggregateSpec, JobGraph, OperatorNode, SinkSpec
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.approximate import approximate_columns
 from penstock.replay.checkpoint_progress import CheckpointProgress, OpenResults
 from penstock.replay.compiler import compile_job, only, plain
 from penstock.replay.frames import Frame, ReplayError
 from penstock.replay.grading import Quality, counts_of
+from penstock.replay.operators.closing import allowed_lateness_us
 from penstock.replay.sample_columns import KEEP
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_types import quoted_name, sql_type
@@ -82,9 +83,7 @@ class ComparisonSides:
         if self._progress is None:
             return None
         above = list(graph.upstream([sink.id]).values())
-        windowings = [node.spec.windowing for node in above if isinstance(node.spec, AggregateSpec)]
-        lateness_us = max((item.lateness_us for item in windowings if item is not None), default=0)
-        return self._progress.final_us(above, lateness_us)
+        return self._progress.final_us(above, allowed_lateness_us(above))
 
     def open(self) -> Sequence[OpenResults]:
         """Count results that were still to come; ask once the rows have been looked at."""

@@ -5,11 +5,12 @@ Called by aggregates. A stream to its end has closed all of them, and nothing is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from penstock.model.job_graph import OperatorNode
+from penstock.model.job_graph import AggregateSpec, OperatorNode, ReduceSpec
 from penstock.model.windows import Count, Global, Session, Windowing
 from penstock.replay.checkpoint_progress import CheckpointProgress, micros_literal
 from penstock.replay.frames import ReplayContext
@@ -65,6 +66,12 @@ class WindowClosing:
     def _follows(self) -> bool:
         """True if what it shows follows its rows, with nothing held back until a window is over."""
         return self.windowing is None or self.windowing.emission.mode == "updates"
+
+
+def allowed_lateness_us(nodes: Iterable[OperatorNode]) -> int:
+    """Return the greatest lateness that the windows of these operators allow."""
+    specs = [node.spec for node in nodes if isinstance(node.spec, AggregateSpec | ReduceSpec)]
+    return max((spec.windowing.lateness_us for spec in specs if spec.windowing is not None), default=0)
 
 
 def closing_of(windowing: Windowing | None, node: OperatorNode, context: ReplayContext) -> WindowClosing:

@@ -79,6 +79,7 @@ OPTIONS = {
     "--priority": "P",
     "--queries": "Q",
     "--query": "QUERY",
+    "--reset": FLAG,
     "--restore": "WHAT",
     "--rows": "N",
     "--savepoint": "NAME",
