@@ -152,6 +152,11 @@ class LineError(ValueError):
 
 def _add(stretches: dict[Partition, list[Stretch]], item: Mapping[str, Any]) -> None:
     """Add a line to those before it."""
+    if item.get("sic"):
+        raise ValueError(
+            f"records of {item.get('source')!r} were dropped by what they were worth (shed='sic' or 'both'), which "
+            "results say nothing of by their weights: leave out --kept"
+        )
     _check(item)
     part = Stretch(item["from"], item["to"], StretchRates(float(item["keep"]), _branches(item)))
     merged = stretches.setdefault((item["source"], item["topic"], item["partition"]), [])
