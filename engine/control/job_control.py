@@ -218,6 +218,9 @@ class JobControl:
         )
         if terms is None:
             return order
+        if not shedding.counts_sic:
+            # What was switched off leaves nothing behind, neither in headers nor at sinks.
+            terms = replace(terms, row_sic={}, groups=(), accuracy=(1.0,) * len(terms.queries))
         self._sic_terms = terms if shedding.counts_sic else None
         if order is None:
             order = KeepOrder(self._ordered, frozenset(shedding.shedders.sources), shedding.shedders)

@@ -13,6 +13,7 @@ from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.plan.query_routes import QueryRoutes
 from penstock.model.columns import Floats
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.sic import Admission, SicGroup, SicTerms
 from penstock.shedding.balance_sic import CoordinatorReport
 from penstock.shedding.shedders import InputBuffer, Rows
@@ -48,6 +49,7 @@ class LocalSic:
         self._rule = SicRule()
         self._reported: CoordinatorReport | None = None
         self._before: tuple[int, _Counts] | None = None
+        self._routes: tuple[ExecutionGraph, QueryRoutes] | None = None
         self._sheds = False
         self._check_ns: int | None = None
         self._peek_ns = 0
@@ -193,7 +195,9 @@ class LocalSic:
         """Return the busy time of each group, ms: of an instance for several in proportion to their rows."""
         busy = np.zeros(len(self._rows))
         for build in builds:
-            routes = QueryRoutes(build.graph)
+            if self._routes is None or self._routes[0] is not build.graph:
+                self._routes = build.graph, QueryRoutes(build.graph)
+            routes = self._routes[1]
             for task in build.graph.tasks:
                 behind = routes.behind(task.head)
                 mine = np.array([behind[list(queries)].any() for queries in self._rows]) * rows
