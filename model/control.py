@@ -8,13 +8,17 @@ from typing import Literal, get_args
 from penstock.model.errors import OptionError
 from penstock.model.max_error import check_error
 
-Shed = Literal["off", "qod", "qod-paper"]
+Shed = Literal["off", "qod", "qod-paper", "sic", "both"]
 Mode = Literal["recommend", "act"]
 OfferedRates = Literal["end offsets", "lag maxima"]
+Shedder = Literal["fair", "random", "fifo", "equal-share"]
 
 SHED: tuple[str, ...] = get_args(Shed)
 MODES: tuple[str, ...] = get_args(Mode)
 OFFERED: tuple[str, ...] = get_args(OfferedRates)
+SHEDDERS: tuple[str, ...] = get_args(Shedder)
+BY_SIC = ("sic", "both")
+"""Policies that drop what waits by source information content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,12 @@ class Control:
     """Control of a job under load, for `run` and `start`.
 
     ``shed``: the policy that chooses keep rates for queries with a minimum accuracy below 1; ``qod-paper`` shares out
-    CPU as the paper does, ``off``: none. ``mode``: ``act``, or ``recommend``, which decides and only says so.
-    ``shed_backlog``: rows that waited before the job started or was restored may be shed, too. ``period_s``: the time
-    between two decisions, whole seconds. ``offered``: the measure of a source's input, ``lag maxima`` as in the paper.
+    CPU as the paper does, ``off``: none. ``sic`` drops of what waits so that all queries keep equally much of their
+    input (DISSP), ``both`` does so with what the rates of ``qod`` leave; these two have to act. ``mode``: ``act``, or
+    ``recommend``, which decides and only says so. ``shed_backlog``: rows that waited before the job started or was
+    restored may be shed, too. ``period_s``: the time between two decisions, whole seconds. ``offered``: the measure of
+    a source's input, ``lag maxima`` as in the paper. ``shedder``: who chooses of what waits with ``sic`` and ``both``:
+    ``fair``, or a baseline of its paper.
     """
 
     shed: Shed = "off"
@@ -32,6 +39,7 @@ class Control:
     shed_backlog: bool = False
     period_s: int = 5
     offered: OfferedRates = "end offsets"
+    shedder: Shedder = "fair"
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -43,11 +51,17 @@ class Control:
             ("shed", self.shed, SHED),
             ("mode", self.mode, MODES),
             ("offered", self.offered, OFFERED),
+            ("shedder", self.shedder, SHEDDERS),
         ):
             if value not in valid:
                 raise OptionError(
                     f"control: {option} is {', '.join(map(repr, valid[:-1]))} or {valid[-1]!r}, not {value!r}"
                 )
+        if self.shed in BY_SIC and self.mode != "act":
+            raise OptionError(
+                f"control: shed={self.shed!r} decides four times a second of what waits, and has nothing to recommend: "
+                "say mode='act', or shed='qod'"
+            )
         if isinstance(self.period_s, bool) or not isinstance(self.period_s, int) or self.period_s < 1:
             raise OptionError(f"control: period_s is a number of whole seconds, 1 or more, not {self.period_s!r}")
 

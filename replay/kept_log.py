@@ -64,6 +64,8 @@ class KeptLog:
     job: str
     seed: int
     stretches: Mapping[Partition, Sequence[Stretch]]
+    by_sic: bool = False
+    """Whether some records were dropped by source information content, which results do not weigh."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -138,7 +140,7 @@ def joined(name: str, logs: Sequence[KeptLog]) -> KeptLog:
             follows = merged and part.start == merged[-1].stop and part.rates == merged[-1].rates
             merged.append(Stretch(merged.pop().start, part.stop, part.rates) if follows else part)
         stretches[partition] = merged
-    return KeptLog(name, first.job, first.seed, stretches)
+    return KeptLog(name, first.job, first.seed, stretches, any(log.by_sic for log in logs))
 
 
 class LineError(ValueError):
@@ -169,7 +171,7 @@ def _add(stretches: dict[Partition, list[Stretch]], item: Mapping[str, Any]) -> 
 
 
 def _check(item: Mapping[str, Any]) -> None:
-    if item.keys() != set(_FIELDS):
+    if item.keys() - {"sic"} != set(_FIELDS) or type(item.get("sic", False)) is not bool:
         raise ValueError(f"the line is to be an object with the fields {', '.join(_FIELDS)}, and no others")
     topic, partition = item["topic"], item["partition"]
     if type(item["source"]) is not str:

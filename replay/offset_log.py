@@ -106,8 +106,9 @@ def _read(name: str, lines: Iterator[bytes]) -> OffsetLog | KeptLog:
         head = _object(next(lines, b""))
         if type(head) is dict and head.get("version") == kept_log.VERSION:
             _check_fields(head, kept_log.HEAD)
-            objects = ((count, _object_at(count, line)) for count, line in enumerate(lines, 2))
-            return KeptLog(name, head["job"], head["seed"], stretches_of(objects))
+            objects = [(count, _object_at(count, line)) for count, line in enumerate(lines, 2)]
+            by_sic = any(item.get("sic") is True for _, item in objects)
+            return KeptLog(name, head["job"], head["seed"], stretches_of(objects), by_sic)
         topics = _topics(_check_fields(head, _HEAD))
         for line in lines:
             number += 1

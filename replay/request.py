@@ -171,6 +171,11 @@ def _kept_log(path: str, job: Job) -> OffsetLog | KeptLog:
     log = read_offset_log(path)
     if isinstance(log, KeptLog):
         _check_sources(log, job)
+        if log.by_sic:
+            raise UserError(
+                f"by the log {log.path} rows were dropped by what they were worth (shed='sic' or 'both'): results say "
+                "by no weight how many there were, so a replay cannot prove their accuracy: leave out --kept"
+            )
         if by_key := _dropped_by_key(log, job):
             raise UserError(
                 f"by the log {log.path} rows were dropped in front of {by_key[0]!r} by their keys, and a replay keeps "

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 VERSION = 2
 """The version of logs that are written."""
@@ -17,7 +18,8 @@ class Stretch:
     """Records of one partition of a source, from offset ``start`` up to but without ``stop``, and their keep rates.
 
     ``partition`` is the number of a partition of ``topic``, or the name of one that has none. ``branches`` are rates by
-    ``PRODUCER>CONSUMER``; beyond a branch that is not named the source's holds.
+    ``PRODUCER>CONSUMER``; beyond a branch that is not named the source's holds. ``sic``: some rates were chosen by SIC,
+    which the results say nothing of by their weights.
     """
 
     source: str
@@ -27,11 +29,13 @@ class Stretch:
     stop: int
     keep: float
     branches: dict[str, float] = field(default_factory=dict)
+    sic: bool = False
 
     def continues(self, other: "Stretch") -> bool:
         """Return whether it is of the same partition, with the same rates, right behind another."""
-        mine = (self.source, self.topic, self.partition, self.start, self.keep, self.branches)
-        return mine == (other.source, other.topic, other.partition, other.stop, other.keep, other.branches)
+        mine = (self.source, self.topic, self.partition, self.start, self.keep, self.branches, self.sic)
+        place = (other.source, other.topic, other.partition, other.stop)
+        return mine == (*place, other.keep, other.branches, other.sic)
 
 
 class PartitionLog:
@@ -43,14 +47,14 @@ class PartitionLog:
         self._stretches: list[Stretch] = []
         self._stop: int | None = None
 
-    def add(self, start: int, stop: int, keep: float, branches: Mapping[str, float]) -> None:
+    def add(self, start: int, stop: int, keep: float, branches: Mapping[str, float], *, sic: bool = False) -> None:
         """Add what was read; offsets between it and what was read before it had no record."""
         if self._stop is not None:
             start = self._stop
         if stop <= start:
             return
         self._stop = stop
-        added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches))
+        added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches), sic)
         if self._stretches and added.continues(self._stretches[-1]):
             added = replace(added, start=self._stretches.pop().start)
         self._stretches.append(added)
@@ -78,6 +82,7 @@ def encode_kept_log(job: str, seed: int, stretches: Sequence[Stretch]) -> bytes:
 
 def encode_stretch(item: Stretch) -> bytes:
     """Return the line of a stretch."""
+    by_sic = {"sic": True} if item.sic else {}
     return _line(
         {
             "source": item.source,
@@ -87,6 +92,7 @@ def encode_stretch(item: Stretch) -> bytes:
             "to": item.stop,
             "keep": item.keep,
             "branches": item.branches,
+            **by_sic,
         }
     )
 
@@ -101,8 +107,7 @@ def decode_kept_log(data: bytes) -> tuple[str, int, list[Stretch]]:
         head, *lines = map(json.loads, data.splitlines())
         if head["version"] != VERSION:
             raise ValueError(f"a log of version {head['version']}")
-        names = ("source", "topic", "partition", "from", "to", "keep", "branches")
-        stretches = [Stretch(*(line[name] for name in names)) for line in lines]
+        stretches = [_stretch(line) for line in lines]
         return head["job"], head["seed"], stretches
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"this is no log of what was kept: {error}") from None
@@ -138,6 +143,12 @@ def since_of(name: str) -> int:
 
 def _is_merged(name: str) -> bool:
     return name.count("-") == 2
+
+
+def _stretch(line: Mapping[str, Any]) -> Stretch:
+    source, topic, partition = line["source"], line["topic"], line["partition"]
+    by_sic = line.get("sic", False)
+    return Stretch(source, topic, partition, line["from"], line["to"], line["keep"], line["branches"], by_sic)
 
 
 def _line(item: Mapping[str, object]) -> bytes:

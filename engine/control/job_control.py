@@ -15,12 +15,14 @@ from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.plan import Decision, Placement
-from penstock.model.shedding_status import SheddingStatus
+from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
+from penstock.model.sic import SicTerms
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
@@ -64,12 +66,13 @@ def _say_nothing(text: str) -> None:
 class KeepOrder:
     """Keep rates that are to hold from now on, of these shedders.
 
-    Sources in ``exempt`` are kept whole for another reason than load.
+    Sources in ``exempt`` are kept whole for another reason than load. ``sic`` has new terms of shedding by SIC.
     """
 
     rates: KeepRates
     exempt: frozenset[str]
     shedders: ShedderQueries
+    sic: SicTerms | None = None
 
 
 class JobControl:
@@ -96,6 +99,8 @@ class JobControl:
         self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
         self.shedding, self._limits = shedding, limits
+        self._sic = SicCoordinator(graph)
+        self._sic_terms: SicTerms | None = None
         self.warn: Callable[[str], None] = _say_nothing
         """It takes what the user is to be told."""
         self._status: SheddingStatus | None = None
@@ -144,6 +149,7 @@ class JobControl:
         self._book.hear(manager, machine, part, now_ns)
         if part is not None:
             self._errors.hear(part)
+            self._sic.hear(manager, part)
         if manager not in self._latest or self._latest[manager][1] is None:
             # Its first cycle begins with its instances.
             self._cycles.hear(manager, machine, part, now_ns)
@@ -157,6 +163,7 @@ class JobControl:
         self._cycles.forget(manager)
         self._latest.pop(manager, None)
         self._in_force.pop(manager, None)
+        self._sic.forget(manager)
 
     def place(self, job: JobPlaces, now_ns: int) -> Mapping[str, str]:
         """Return task managers for instances that have no place, of those for which there is a figure to choose by."""
@@ -182,12 +189,44 @@ class JobControl:
         self._decide(snapshot)
         self._lags.see(snapshot)
         self._ticks += 1
-        if self.shedding is None or self._ticks % self.shedding.period_s:
+        if self.shedding is None:
+            return None
+        self._sic.tick(snapshot)
+        order = self._cycle(self.shedding, job, now_ns, in_force)
+        return self._with_sic(self.shedding, job, order)
+
+    def _cycle(
+        self, shedding: LoadShedding, job: JobPlaces, now_ns: int, in_force: KeepRates | None
+    ) -> KeepOrder | None:
+        """Decide on keep rates, if it is time."""
+        if self._ticks % shedding.period_s:
             return None
         for manager, reading in self._latest.items():
             self._cycles.hear(manager, *reading)
         seen = self._lags.of_cycle(self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns))
-        return self._shed(self.shedding, seen, in_force or least_rates([*self._in_force.values()] or [self._ordered]))
+        return self._shed(shedding, seen, in_force or least_rates([*self._in_force.values()] or [self._ordered]))
+
+    def _with_sic(self, shedding: LoadShedding, job: JobPlaces, order: KeepOrder | None) -> KeepOrder | None:
+        """Return an order with the terms of shedding by SIC, if these decide what is dropped or have done so."""
+        if not shedding.is_acting or (not shedding.counts_sic and self._sic_terms is None):
+            return order
+        terms = self._sic.terms(
+            shedding.scope,
+            sheds=shedding.shedder if shedding.counts_sic else "",
+            spread=len(job.managers) > 1,
+            shed_backlog=shedding.shed_backlog,
+        )
+        if terms is None:
+            return order
+        if not shedding.counts_sic:
+            # What was switched off leaves nothing behind, neither in headers nor at sinks.
+            terms = replace(terms, row_sic={}, groups=(), accuracy=(1.0,) * len(terms.queries))
+        self._sic_terms = terms if shedding.counts_sic else None
+        if order is None:
+            order = KeepOrder(self._ordered, frozenset(shedding.shedders.sources), shedding.shedders)
+        # Whoever sheds by SIC looks as often as the guard, which stays away.
+        exempt = frozenset(shedding.shedders.sources) if shedding.counts_sic else order.exempt
+        return replace(order, exempt=exempt, sic=terms)
 
     def shedding_status(self) -> SheddingStatus | None:
         """Return what load shedding does; None: nothing was decided yet. From any thread."""
@@ -197,15 +236,19 @@ class JobControl:
         if self._limits is not None:
             shedding.change(self._limits.wanted)
         cycle = shedding.cycle(seen, in_force, self._errors.take())
-        if cycle is None:
+        if cycle is None and shedding.shed == "sic":
+            status = self._status_by_sic(shedding)
+            order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
+        elif cycle is None:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         else:
             if self._log is not None:
+                name = shedding.policy_name
                 if self._policy is not shedding.policy:
                     self._policy = shedding.policy
-                    self._log.begin(shedding.shed, shedding.policy)
-                self._log.add(cycle.snapshot, shedding.shed, cycle.decision)
+                    self._log.begin(name, shedding.policy)
+                self._log.add(cycle.snapshot, name, cycle.decision)
                 detail = {
                     "sources": dict(cycle.rates.sources),
                     "branches": {">".join(edge): rate for edge, rate in cycle.rates.branches.items()},
@@ -213,10 +256,13 @@ class JobControl:
                     "missed": cycle.status.missed,
                     "exempt": sorted(cycle.exempt),
                 }
-                self._log.result(
-                    cycle.snapshot, shedding.shed, "applied" if shedding.is_acting else "recommended", detail
-                )
-            status, order = cycle.status, KeepOrder(cycle.rates, cycle.exempt, shedding.shedders)
+                self._log.result(cycle.snapshot, name, "applied" if shedding.is_acting else "recommended", detail)
+            status = cycle.status
+            if shedding.shed == "both":
+                left = dict(zip(self._sic.queries, self._sic.accuracy().tolist(), strict=True))
+                queries = tuple(replace(each, current=each.current * left[each.query]) for each in status.queries)
+                status = replace(status, queries=queries)
+            order = KeepOrder(cycle.rates, cycle.exempt, shedding.shedders)
             was_infeasible = self._status is not None and self._status.infeasible
             if status.infeasible and shedding.is_acting and not was_infeasible:
                 self.warn(
@@ -239,6 +285,19 @@ class JobControl:
             return None
         self._ordered = order.rates
         return order
+
+    def _status_by_sic(self, shedding: LoadShedding) -> SheddingStatus:
+        scope = shedding.scope
+        kept = dict(zip(self._sic.queries, self._sic.accuracy().tolist(), strict=True))
+        return SheddingStatus(
+            shedding.shed,
+            shedding.mode,
+            "all queries are to stand equally by SIC",
+            tuple(
+                QueryAccuracy(name, scope.minimum[name], scope.priority[name], kept[name], kept[name])
+                for name in self._sic.queries
+            ),
+        )
 
     def close(self) -> None:
         """Close the log."""

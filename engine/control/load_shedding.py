@@ -32,6 +32,10 @@ _WITHOUT_MOVES = {"moves": False, "warm_up.timeout_s": 0.0}
 """A cycle moves nothing, so that a start is no reason to run at minimums."""
 
 
+_WITHOUT_POLICY = ("off", "sic")
+"""Whoever sheds by SIC decides where rows are read."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShedCycle:
     """The outcome of a cycle: what the policy saw and decided, and the rates from now on; ``exempt``: kept whole."""
@@ -57,7 +61,7 @@ class LoadShedding:
         self.limits = NO_LIMITS
         self.scope = self._scope(NO_LIMITS)
         self.shed: str = control.shed
-        if self.shed != "off":
+        if self.shed not in _WITHOUT_POLICY:
             self.take_policy(self._policy_of(self.shed))
 
     def _scope(self, limits: Limits) -> SheddingScope:
@@ -65,7 +69,7 @@ class LoadShedding:
 
     def _policy_of(self, shed: str) -> Guarded[Any]:
         return make_policy(
-            shed,
+            _policy_name(shed),
             {
                 **_WITHOUT_MOVES,
                 "reading.sources": self._control.offered,
@@ -89,7 +93,7 @@ class LoadShedding:
             return
         self.scope, self.limits = self._scope(limits), limits
         before, self.shed = self.shed, limits.shed or self._control.shed
-        if self.shed not in ("off", before):
+        if self.shed not in (*_WITHOUT_POLICY, before):
             self.take_policy(self._policy_of(self.shed))
 
     @property
@@ -101,6 +105,26 @@ class LoadShedding:
     def is_acting(self) -> bool:
         """Whether rates are to be set, and not only said."""
         return self._control.mode == "act"
+
+    @property
+    def counts_sic(self) -> bool:
+        """Whether SIC is to be counted, as it decides what is dropped, or would."""
+        return self.shed in ("sic", "both")
+
+    @property
+    def policy_name(self) -> str:
+        """The policy that chooses keep rates."""
+        return _policy_name(self.shed)
+
+    @property
+    def shedder(self) -> str:
+        """The shedder of what waits, where SIC is counted."""
+        return self._control.shedder
+
+    @property
+    def shed_backlog(self) -> bool:
+        """Whether rows that waited before may be shed."""
+        return self._control.shed_backlog
 
     @property
     def period_s(self) -> int:
@@ -119,7 +143,7 @@ class LoadShedding:
 
         ``errors``: those of the rows in the window, of queries that want certain ones.
         """
-        if self.shed == "off":
+        if self.shed in _WITHOUT_POLICY:
             self._rates, self._infeasible = KeepRates(), ""
             return None
         scope, control = self.scope, self._control
@@ -194,6 +218,10 @@ class LoadShedding:
             self._infeasible,
             missed=self._errors.missed,
         )
+
+
+def _policy_name(shed: str) -> str:
+    return "qod" if shed == "both" else shed
 
 
 def _lacks(plan: ShedPlan) -> bool:

@@ -50,6 +50,7 @@ PARTITIONS = pa.schema(
         *((name, "f8") for name in ("consumed", "behind", "appended")),
     ]
 )
+SIC = pa.schema([("query", pa.int32()), ("generated", "f8"), ("admitted", "f8"), ("delivered", "f8")])
 ERRORS = pa.schema([("query", pa.string()), ("number", pa.int32()), ("place", pa.int32()), ("figure", "f8")])
 
 
@@ -62,6 +63,7 @@ class PartReading:
     Edges are those between tasks, in the order of `edges_between_tasks`. ``partitions`` has a row for each partition
     of a source that has not ended: what was taken of it here, and what its reader knows of the log. ``errors`` has one
     for each figure but 0 of the errors of each query here (`shedding.result_errors`), by the instance of its sink.
+    ``sic`` has what was generated, admitted and delivered of each query by its number, in any number of rows.
     """
 
     time_ns: int
@@ -70,6 +72,7 @@ class PartReading:
     received: pa.Table = field(repr=False)
     partitions: pa.Table = field(repr=False, default_factory=PARTITIONS.empty_table)
     errors: pa.Table = field(repr=False, default_factory=ERRORS.empty_table)
+    sic: pa.Table = field(repr=False, default_factory=SIC.empty_table)
 
 
 def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
@@ -113,7 +116,7 @@ def read_part(build: Build, now_ns: int) -> PartReading:
         for consumer, counts in _received(build.receivers.get(edge, {})).items()
     ]
     tables = (_table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED), _table(logs, PARTITIONS))
-    return PartReading(now_ns, *tables, _table(_errors(build), ERRORS))
+    return PartReading(now_ns, *tables, _table(_errors(build), ERRORS), _table(_sic(build), SIC))
 
 
 def encode_table(table: pa.Table) -> bytes:
@@ -157,6 +160,19 @@ def _errors(build: Build) -> list[tuple[Any, ...]]:
                 places = np.flatnonzero(counted)
                 found = zip(places.tolist(), counted[places].tolist(), strict=True)
                 rows += [(node.name, instance.index, place, figure) for place, figure in found]
+    return rows
+
+
+def _sic(build: Build) -> list[tuple[int, float, float, float]]:
+    """Return the SIC that sources here gave out and that came to sinks here."""
+    rows: list[tuple[int, float, float, float]] = []
+    for instance in build.instances:
+        if instance.head is not None and (sic := instance.head.sic) is not None:
+            sums = zip(sic.generated.tolist(), sic.admitted.tolist(), strict=True)
+            rows += [(query, *both, 0.0) for query, both in enumerate(sums) if any(both)]
+        for node in instance.nodes:
+            if isinstance(node.operator, SinkOperator):
+                rows += [(query, 0.0, 0.0, each) for query, each in enumerate(node.sic.total()) if each]
     return rows
 
 

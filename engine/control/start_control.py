@@ -8,7 +8,8 @@ from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.model.control import Control, ControlOptions
+from penstock.model.control import BY_SIC, Control, ControlOptions, Limits
+from penstock.model.errors import OptionError
 
 RECOMMENDED = Control("qod", "recommend")
 """The control of a job that only keeps a log."""
@@ -31,15 +32,42 @@ def start_control(
     shedding = None
     if control is not None:
         shedding = LoadShedding(plan.graph, control)
+        if control.shed in BY_SIC:
+            _check_sic(shedding.scope, control.shed, acts=control.is_acting)
         if control.is_acting and (sentence := _useless(shedding.scope)):
             warn(sentence)
     if shedding is not None and limits is not None:
         assert control is not None
-        limits.watch(lambda wanted: check_limits(plan.graph, wanted), control.shed)
+        scope, acts = shedding.scope, shedding.mode == "act"
+
+        def check(wanted: Limits) -> None:
+            check_limits(plan.graph, wanted)
+            if wanted.shed in BY_SIC:
+                _check_sic(scope, wanted.shed, acts=acts)
+
+        limits.watch(check, control.shed)
     log = None if options.log is None else DecisionLog(options.log, warn)
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits)
     started.warn = warn
     return started
+
+
+def _check_sic(scope: SheddingScope, shed: str, *, acts: bool) -> None:
+    """Refuse to shed by SIC what needs a sample by chance or by keys, and where nobody acts."""
+    if not acts:
+        raise OptionError(f"shed={shed!r} is of a job that was started with mode='act'")
+    if scope.goals:
+        names = ", ".join(map(repr, sorted(scope.goals)))
+        raise OptionError(
+            f"shed={shed!r} drops rows by what they are worth, so that no interval says how far off results are: query "
+            f"{names} wants a maximum error; use shed='qod', or with_min_accuracy()"
+        )
+    if shed == "sic" and scope.points.keyed:
+        edge = " > ".join(min(scope.points.keyed))
+        raise OptionError(
+            f"shed='sic' drops stretches of rows, which would tear apart what is made of all rows of a key, at {edge}: "
+            "use shed='qod' or 'both', which sample it by keys"
+        )
 
 
 def _useless(scope: SheddingScope) -> str:

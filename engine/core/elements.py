@@ -1,6 +1,7 @@
 """Elements of channels: batches of rows and the control elements between them, in order."""
 
 from dataclasses import dataclass
+from operator import add
 
 import pyarrow as pa
 
@@ -9,6 +10,19 @@ END_OF_TIME_US = (1 << 63) - 1
 
 START_OF_TIME_US = -(1 << 63)
 """The watermark before anything is known."""
+
+Sic = tuple[float, ...]
+"""Source information content by the number of its query, >= 0; empty: of none."""
+
+
+def sum_of_sic(one: Sic, other: Sic) -> Sic:
+    """Return the SIC of two batches together."""
+    return tuple(map(add, one, other)) if one and other else one or other
+
+
+def part_of_sic(sic: Sic, rows: int, of: int) -> Sic:
+    """Return the share of so many rows of a batch of ``of`` rows, which is not empty."""
+    return tuple(each * rows / of for each in sic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +34,9 @@ class Batch:
     where streams meet: what has come on the other ports before these rows leaves no older row to come there.
     ``branches`` is empty unless branches behind the source shed further: then it has, of each branch by its number, the
     steps of the records that go on, and the last column of the rows is `STEP`. ``keys`` is empty unless samplers of
-    keys behind the source shed: then it has, of each sampler by its number, the steps of the keys that go on.
+    keys behind the source shed: then it has, of each sampler by its number, the steps of the keys that go on. ``sic``
+    is empty unless source information content is counted: then it has that of the rows together, by query (THEMIS). A
+    batch without rows brings nothing else.
     """
 
     rows: pa.RecordBatch
@@ -29,10 +45,11 @@ class Batch:
     opposite_us: int = START_OF_TIME_US
     branches: bytes = b""
     keys: bytes = b""
+    sic: Sic = ()
 
     def with_rows(self, rows: pa.RecordBatch) -> "Batch":
         """Return the same header over other rows."""
-        return Batch(rows, self.keep, self.ingest_ns, self.opposite_us, self.branches, self.keys)
+        return Batch(rows, self.keep, self.ingest_ns, self.opposite_us, self.branches, self.keys, self.sic)
 
 
 @dataclass(frozen=True, slots=True)

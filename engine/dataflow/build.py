@@ -14,15 +14,18 @@ from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.dataflow.instance import Instance, Participation
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.dataflow.key_positions import KeyPositions
+from penstock.engine.dataflow.sic_account import SicAccount
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_discovery import discovery_of
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import make_operator
+from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.plan.branch_shedders import branches_behind
 from penstock.engine.plan.key_samplers import key_samplers_behind
 from penstock.engine.plan.planner import has_broadcast_input, lies_by_key, placed_by
+from penstock.engine.plan.query_routes import QueryRoutes
 from penstock.engine.plan.regions import region_id, regions
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.source_positions import restored_partitions
@@ -35,6 +38,7 @@ from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
 from penstock.model.keep_rates import KeepRates, branch_name
+from penstock.model.sic import SicTerms
 from penstock.shedding.kept_log import Stretch
 from penstock.state.store import Locate, StateStore
 
@@ -97,6 +101,15 @@ class Build:
         for head in self.heads():
             head.set_keep(rates.sources.get(head.name, 1.0), branches)
 
+    def set_sic(self, terms: SicTerms) -> None:
+        """Let sources know what their records stand for, and sinks how accurate their queries are."""
+        for head in self.heads():
+            head.set_sic(terms)
+        for instance in self.instances:
+            for node in instance.nodes:
+                if isinstance(node.operator, SinkOperator) and terms.accuracy:
+                    node.operator.share = terms.accuracy[terms.queries.index(node.name)]
+
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what sources have read since the last call, with its keep rates; nothing of those not armed."""
         return tuple(stretch for head in self.heads() for stretch in head.take_stretches())
@@ -142,6 +155,7 @@ class _Builder:
             self._participation = Participation(partial(services.report, start.attempt), start.last_epoch)
         noted = {} if start.restored is None else start.restored.owners()
         self._owners = owner_tables(graph, options.key_groups, noted)
+        self._routes = QueryRoutes(graph)
         self._wiring = Wiring(graph, services, options.channel_bytes, self._owners)
         self._build = Build(graph, senders=self._wiring.senders, receivers=self._wiring.receivers)
         self.opened: list[Operator] = []
@@ -217,7 +231,8 @@ class _Builder:
         own = RowCounters() if isinstance(node.spec, SourceSpec) else counters
         letters = self._letters(operator)
         operation = self._operator(node, task, index, start, own, letters or self._services.dead_letters)
-        member = ChainNode(node.name, operation, counters, letters=letters)
+        account = SicAccount(self._routes.of_outputs(operator))
+        member = ChainNode(node.name, operation, counters, letters=letters, sic=account)
         for edge in self._graph.outgoing(operator):
             if edge.chained:
                 target = self._chain(task, edge.consumer, index)

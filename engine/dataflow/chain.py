@@ -6,8 +6,10 @@ something outside.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+import pyarrow as pa
 
 from penstock.engine.core.contract import Emission, Operator, RowCounters
 from penstock.engine.core.elements import (
@@ -23,6 +25,9 @@ from penstock.engine.core.elements import (
 )
 from penstock.engine.dataflow.dead_letter_output import DeadLetterOutput
 from penstock.engine.dataflow.exchange import Output
+from penstock.engine.dataflow.sic_account import SicAccount
+
+_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
 
 
 @dataclass(slots=True)
@@ -42,6 +47,7 @@ class ChainNode:
     letters: DeadLetterOutput | None = None
     watermark_us: int = START_OF_TIME_US
     idle: bool = False
+    sic: SicAccount = field(default_factory=lambda: SicAccount({}))
 
     def walk(self) -> Iterator["ChainNode"]:
         """Yield this node and all nodes chained behind it, producers first."""
@@ -82,6 +88,8 @@ class Awaited:
 def push(node: ChainNode, port: int, element: Element) -> Iterator[Room]:
     """Push an element through a node and everything behind it; yield what has no room, until it has."""
     if isinstance(element, Batch):
+        if element.sic:
+            node.sic.take(element.sic, node.operator.context.clock.monotonic_ns())
         if element.rows.num_rows:
             node.idle = False
             if not node.operator.has_room():
@@ -103,6 +111,20 @@ def push(node: ChainNode, port: int, element: Element) -> Iterator[Room]:
     else:
         assert isinstance(element, Idle | Reroute)
         yield from _control(node, element)
+    if node.sic.holds and node.sic.is_due(node.operator.context.clock.monotonic_ns()):
+        yield from _send_sic(node)
+
+
+def _send_sic(node: ChainNode) -> Iterator[Room]:
+    """Send on SIC that no rows leave with."""
+    for name in node.sic.outputs:
+        shares = iter(node.sic.leave(name))
+        for target in node.chained.get(name, ()):
+            if any(sic := next(shares)):
+                yield from push(target, target.port, Batch(_NO_ROWS, sic=sic))
+        for output in node.exchanged.get(name, ()):
+            if any(sic := next(shares)):
+                output.send_sic(Batch(_NO_ROWS, sic=sic))
 
 
 def send_letters(node: ChainNode) -> Iterator[Room]:
@@ -149,6 +171,8 @@ def _end(node: ChainNode, element: EndOfStream) -> Iterator[Room]:
         yield from _watermark(node, END_OF_TIME_US)
     elif operator.has_pending():
         yield from _emit(node, operator.on_timer(operator.context.clock.monotonic_ns()))
+    if node.sic.holds:
+        yield from _send_sic(node)
     yield from _control(node, element)
 
 
@@ -160,12 +184,16 @@ def _emit(node: ChainNode, emissions: Iterable[Emission], cause: Batch | None = 
         if not rows:
             continue
         node.counters.rows_out += rows
+        shares = None
+        if node.sic.holds or batch.sic:
+            shares = iter(node.sic.leave(name))
         for target in node.chained.get(name, ()):
-            yield from push(target, target.port, batch)
+            yield from push(target, target.port, batch if shares is None else replace(batch, sic=next(shares, ())))
         for output in node.exchanged.get(name, ()):
+            sent = batch if shares is None else replace(batch, sic=next(shares, ()))
             while not output.has_room():
                 yield output
-            output.send(batch)
+            output.send(sent)
 
 
 def _watermark(node: ChainNode, time_us: int) -> Iterator[Room]:

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.elements import Batch, Element
+from penstock.engine.core.elements import Batch, Element, part_of_sic
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
 from penstock.engine.transport.halves import FullSenders, SendingHalf
 from penstock.state.keys.batch_keys import KeyCodec
@@ -31,6 +32,10 @@ class Output(ABC):
     @abstractmethod
     def send(self, batch: Batch) -> None:
         """Send rows to the instance or instances they belong to."""
+
+    def send_sic(self, batch: Batch) -> None:
+        """Send a batch without rows, which only brings SIC, to any receiver."""
+        self.senders[0].put(batch)
 
     def send_control(self, element: Element) -> None:
         """Send a control element to every receiver, after all rows sent before."""
@@ -68,7 +73,9 @@ class Broadcast(Output):
     """Every receiver gets every row."""
 
     def send(self, batch: Batch) -> None:
-        """Send rows to all receivers."""
+        """Send rows to all receivers, an equal share of their SIC to each."""
+        if batch.sic:
+            batch = replace(batch, sic=part_of_sic(batch.sic, 1, len(self.senders)))
         for sender in self.senders:
             sender.put(batch)
 
@@ -100,8 +107,11 @@ class Hash(Output):
             if rows.size == batch.rows.num_rows:
                 sender.put(batch)
             elif rows.size:
+                part = batch
+                if batch.sic:
+                    part = replace(batch, sic=part_of_sic(batch.sic, rows.size, batch.rows.num_rows))
                 # The receiver takes them, together with what else waits there.
-                sender.put(batch, rows)
+                sender.put(part, rows)
 
     def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
         try:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from penstock.engine.core.contract import chunks
-from penstock.engine.core.elements import Batch
+from penstock.engine.core.elements import Batch, Sic, part_of_sic, sum_of_sic
 
 SMALL_FRACTION = 8
 """Reads below 1/8 of a batch are gathered, larger ones leave at once (joining them would copy more than it saves)."""
@@ -22,17 +22,25 @@ class GatheredRows:
         self.keys = b""
         """Of all of them, see `Batch`."""
         self._batches: list[pa.RecordBatch] = []
+        self._sic: Sic = ()
         self._since_ns = 0
         self._batch_rows = batch_rows
         self._linger_ns = linger_ns
 
     def add(
-        self, rows: pa.RecordBatch, now_ns: int, keep: float = 1.0, branches: bytes = b"", keys: bytes = b""
+        self,
+        rows: pa.RecordBatch,
+        now_ns: int,
+        keep: float = 1.0,
+        branches: bytes = b"",
+        keys: bytes = b"",
+        sic: Sic = (),
     ) -> None:
-        """Take rows in; those of other keep rates have left."""
+        """Take rows in, and their SIC; those of other keep rates have left."""
         if not self.rows:
             self._since_ns, self.keep, self.branches, self.keys = now_ns, keep, branches, keys
         self._batches.append(rows)
+        self._sic = sum_of_sic(self._sic, sic)
         self.rows += rows.num_rows
 
     def due_ns(self) -> int | None:
@@ -48,7 +56,15 @@ class GatheredRows:
             return []
         batches, self._batches, self.rows = self._batches, [], 0
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        sic, self._sic = self._sic, ()
         return [
-            Batch(chunk, self.keep, self._since_ns, branches=self.branches, keys=self.keys)
+            Batch(
+                chunk,
+                self.keep,
+                self._since_ns,
+                branches=self.branches,
+                keys=self.keys,
+                sic=part_of_sic(sic, chunk.num_rows, rows.num_rows),
+            )
             for chunk in chunks(rows, self._batch_rows)
         ]

@@ -15,6 +15,7 @@ from penstock.engine.core.elements import (
     Idle,
     Reroute,
     Watermark,
+    sum_of_sic,
 )
 from penstock.engine.core.watermark import RisingTimes, WatermarkMerge
 from penstock.engine.transport.halves import ReceivingHalf, WaitingInput
@@ -146,6 +147,9 @@ class InputGate:
     def _accept(self, index: int, element: Element, picks: Picks | None) -> tuple[int, Element] | None:
         port = self.inputs[index].port
         if isinstance(element, Batch):
+            if not element.rows.num_rows:
+                # SIC alone: its channel may be idle.
+                return port, element
             self._merge.set_active(index)
             self._said_idle = False
             batch = self._joined(index, element, picks)
@@ -167,7 +171,7 @@ class InputGate:
         if self._is_large(first, picks):
             return first
         parts: list[Part] = [(first.rows, picks)]
-        rows, ingest_ns = first.rows.num_rows if picks is None else picks.size, first.ingest_ns
+        rows, ingest_ns, sic = first.rows.num_rows if picks is None else picks.size, first.ingest_ns, first.sic
         port = self.inputs[index].port
         # A channel that has something to take has a turn.
         others = [other for other in self._turns if other != index and other not in self._blocked]
@@ -177,18 +181,19 @@ class InputGate:
             while rows < self._batch_rows and self._has_next(other, first):
                 batch, share = self._take_batch(other, self._batch_rows - rows)
                 parts.append((batch.rows, share))
-                ingest_ns = min(ingest_ns, batch.ingest_ns)
+                ingest_ns, sic = min(ingest_ns, batch.ingest_ns), sum_of_sic(sic, batch.sic)
                 rows += batch.rows.num_rows if share is None else share.size
         if len(parts) == 1 and picks is None:
             return first
-        return replace(first, rows=put_together(parts), ingest_ns=ingest_ns)
+        return replace(first, rows=put_together(parts), ingest_ns=ingest_ns, sic=sic)
 
     def _has_next(self, index: int, first: Batch) -> bool:
         """Return whether a batch of the same rates to be joined comes next in a channel, behind watermarks at most."""
         for element, picks in self._receivers[index].shares():
             if isinstance(element, Batch):
                 rates = element.keep, element.branches, element.keys
-                return rates == (first.keep, first.branches, first.keys) and not self._is_large(element, picks)
+                same = rates == (first.keep, first.branches, first.keys)
+                return same and element.rows.num_rows > 0 and not self._is_large(element, picks)
             if not isinstance(element, Watermark):
                 return False
         return False

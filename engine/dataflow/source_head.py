@@ -4,6 +4,7 @@ Source partitions are read side by side in event time, and `SourceAlignment` kee
 are joined by channels within one batch of each other.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,20 +12,25 @@ import msgspec
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.contract import Clock, DeadLetters, RowCounters, asleep
-from penstock.engine.core.elements import END_OF_TIME_US, Element, EndOfStream
+from penstock.engine.core.elements import END_OF_TIME_US, Element, EndOfStream, Sic
 from penstock.engine.dataflow.gathered_rows import GatheredRows
 from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
 from penstock.engine.dataflow.source_intake import SourceIntake
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.source_partition import Partition
+from penstock.engine.dataflow.source_sic import SourceSic
 from penstock.engine.dataflow.source_watermark import SourceWatermark
 from penstock.engine.restore.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
 from penstock.model.connectors import Read
 from penstock.model.errors import RetryableError
 from penstock.model.keep_rates import steps_of
 from penstock.model.sampling import Sampled, Sampler
+from penstock.model.sic import Admission, SicTerms
 from penstock.shedding.kept_log import Stretch
+
+MOST_DROPPED = 1 << 15
+"""How many records are dropped at once."""
 
 
 class SourceHead:
@@ -57,6 +63,8 @@ class SourceHead:
         # None: nothing has been armed.
         self._keep: float | None = None
         self._branches: Mapping[str, float] = {}
+        self.sic: SourceSic | None = None
+        """What its records stand for; None: nobody has said."""
         self._closed = False
         try:
             for item in start.partitions:
@@ -155,6 +163,40 @@ class SourceHead:
         for item in self._partitions:
             self._arm(item)
 
+    def set_sic(self, terms: SicTerms) -> None:
+        """Let what is read from now on have the SIC of these terms; without a shedder all is read as it comes."""
+        if self.sic is None:
+            self.sic = SourceSic(self.name, terms)
+        self.sic.set_terms(terms)
+        if not terms.sheds:
+            self.admit({})
+
+    def admit(self, admissions: Mapping[str, Sequence[Admission]]) -> None:
+        """Let only these records be read of each partition that is named, before more are admitted; of others all.
+
+        Arms it, as `set_keep` does.
+        """
+        if admissions and self._keep is None:
+            self.set_keep(1.0)
+        for item in self._partitions:
+            admitted = admissions.get(item.name)
+            item.admissions = None if admitted is None else deque(admitted)
+
+    def waiting(self, *, old: bool) -> dict[str, int]:
+        """Return how many records wait in each partition whose reader knows it and that has not ended.
+
+        Unless ``old``, those are left out of which records wait that were there when it was read first.
+        """
+        partitions = [
+            item for item in self._partitions if not item.ended and (old or item.taken >= (item.old or item.taken))
+        ]
+        waiting = {item.name: item.reader.behind() for item in partitions}
+        return {name: records for name, records in waiting.items() if records is not None}
+
+    def has_admitted(self) -> bool:
+        """Return whether something that was admitted is not read yet."""
+        return any(item.admissions for item in self._partitions)
+
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what was read since the last call, with its keep rates; nothing as long as it is not armed.
 
@@ -213,15 +255,23 @@ class SourceHead:
             self._arm(partition)
         return partition
 
-    def _arm(self, partition: Partition) -> None:
-        """Let a partition be read at the keep rate that was set, if one was."""
+    def _arm(self, partition: Partition, admission: Admission | None = None) -> None:
+        """Let a partition be read at the keep rate that was set, if one was, or as its next records were admitted."""
         if self._keep is None:
             return
         if partition.sample is None:
             log = partition_log(self.name, self._source, partition.name)
             partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock)
             partition.reader.sample_by(partition.sample)
-        partition.sample.keep, partition.sample.branches = self._keep, self._branches
+        sample = partition.sample
+        sample.keep, sample.branches = self._keep, self._branches
+        if admission is None:
+            return
+        if not admission.is_kept:
+            sample.keep, sample.branches = 0.0, {}
+        elif admission.dropped_at:
+            dropped = {name: 0.0 for name in admission.dropped_at if name in self._stream.branches}
+            sample.branches = {**self._branches, **dropped}
 
     def _opened(self, name: str, position: PartitionPosition | None) -> Partition:
         time = self._stream.time.name if self._stream.time else None
@@ -250,14 +300,31 @@ class SourceHead:
         return PartitionPosition(at, item.latest_us, self._watermark.time_us, item.ended, item.normaliser.rows)
 
     def _read(self, partition: Partition, now_ns: int) -> Iterator[Element]:
-        read = partition.ask(self._pace.batch_rows - self._gathered.rows, now_ns)
+        most, taken = self._pace.batch_rows - self._gathered.rows, partition.taken
+        if partition.admissions:
+            admitted = partition.admissions[0]
+            # What is dropped makes no batch, however many records that are.
+            most = min(most if admitted.is_kept else MOST_DROPPED, admitted.records)
+            self._arm(partition, admitted)
+        elif partition.sample is not None:
+            self._arm(partition)
+        read = partition.ask(most, now_ns)
         good = self._intake.take(partition, read)
         partition.settle(read, now_ns)
+        if partition.admissions:
+            partition.admit(partition.taken - taken)
+        sic: Sic = ()
+        if self.sic is not None:
+            held = read.sampled or partition.sample
+            dropped_at = () if held is None else [name for name, rate in held.branches.items() if rate == 0.0]
+            is_kept = held is None or held.keep > 0.0
+            self.sic.read(partition.taken - taken, is_kept=is_kept, dropped_at=dropped_at)
+            sic = self.sic.take() if good is not None else ()
         if good is not None:
             rates = self._rates_of(partition, read)
             if rates != (self._gathered.keep, self._gathered.branches, self._gathered.keys):
                 yield from self._flush(now_ns, force=True)
-            self._gathered.add(good, now_ns, *rates)
+            self._gathered.add(good, now_ns, *rates, sic)
         quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._leave(now_ns, force=quiet)
 

@@ -94,7 +94,8 @@ class SourceIntake:
     def _take_shed(self, partition: Partition, sampled: Sampled, *, alone: bool) -> None:
         """Count what was dropped, log what held, and let the watermark come past it; ``alone``: no row came with it."""
         if partition.sample is not None:
-            partition.sample.log.add(sampled.start, sampled.stop, sampled.keep, sampled.branches)
+            by_sic = partition.admissions is not None
+            partition.sample.log.add(sampled.start, sampled.stop, sampled.keep, sampled.branches, sic=by_sic)
         self._counters.rows_in += sampled.shed
         self._counters.shed += sampled.shed
         time = self._stream.time

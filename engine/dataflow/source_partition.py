@@ -1,13 +1,15 @@
 """One partition of a source while it is read: how far it is, and when it is asked again. Kept by `SourceHead`."""
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.dataflow.partition_sample import PartitionSample
 from penstock.model.connectors import NOTHING, Read, Reader
 from penstock.model.errors import RetryableError
+from penstock.model.sic import Admission
 
 RETRIES = 10
 """How often in a row a reader may raise a `RetryableError` before it ends the job."""
@@ -48,6 +50,11 @@ class Partition:
     """Records read since it was opened, good and bad ones, and those that the source left out."""
     sample: PartitionSample | None = None
     """What sheds its records; None: nothing has been armed."""
+    admissions: deque[Admission] | None = None
+    """What is read next; when that is read it waits to be told of more. None: whatever comes."""
+
+    old: int | None = None
+    """How many records were there when it was read first; None: not known."""
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Let the reader, if it can, say when it has something: ``wake`` is called then, on any thread."""
@@ -65,6 +72,8 @@ class Partition:
         Raises:
             RetryableError: it did not pass.
         """
+        if self.old is None and (behind := self.reader.behind()) is not None:
+            self.old = self.taken + behind
         # Unset first: what the reader says while it reads is for the next time.
         self.stirred = False
         try:
@@ -91,6 +100,14 @@ class Partition:
         self.ended = read.ended
         self.emptied = nothing or read.again_us is not None
 
+    def admit(self, records: int) -> None:
+        """Take in that so many records were read."""
+        while self.admissions and records >= self.admissions[0].records:
+            records -= self.admissions.popleft().records
+        if self.admissions and records:
+            first = self.admissions[0]
+            self.admissions[0] = replace(first, records=first.records - records)
+
     def rest(self, now_ns: int, again_us: int | None) -> None:
         """Leave it alone for a while, as there was nothing; ``again_us``: for so long, as its reader knows."""
         self.vain_reads += 1
@@ -105,6 +122,8 @@ class Partition:
 
     def due_ns(self, idle_timeout_ns: int | None) -> int | None:
         """Return when it is to be asked, None: when its reader says so; one that becomes idle is asked before that."""
+        if self.admissions is not None and not self.admissions:
+            return None
         due_ns = self.retry_ns if self.stirred or not self.wakes else None
         if idle_timeout_ns is None or self.idle or self.nothing_since_ns is None:
             return due_ns

@@ -5,6 +5,7 @@ They place nothing, as there is one process. A user's function that takes long d
 
 from penstock.engine.control.job_control import TICK_NS, JobControl, JobPlaces
 from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
+from penstock.engine.control.local_sic import LocalSic
 from penstock.engine.control.part_reading import read_part
 from penstock.engine.control.reading import HERE
 from penstock.engine.control.start_control import start_control
@@ -26,12 +27,14 @@ class EmbeddedControl:
         shedding = control.shedding
         acts = shedding is not None and shedding.is_acting
         self._guard = LocalGuard() if acts else None
+        self._sic = LocalSic()
         self._tick_ns = self._look_ns = clock.monotonic_ns()
 
     @property
     def due_ns(self) -> int:
         """When `look` has something to do."""
-        return self._tick_ns if self._guard is None else min(self._tick_ns, self._look_ns)
+        times = [self._tick_ns if self._guard is None else min(self._tick_ns, self._look_ns)]
+        return min(times if self._sic.due_ns is None else [*times, self._sic.due_ns])
 
     def thread_cpu_ns(self) -> int:
         """Return the time that the calling thread has used on a core."""
@@ -50,11 +53,14 @@ class EmbeddedControl:
             order = self._control.tick(JobPlaces((HERE,), HERE, places, {HERE: 0.0}), now_ns, before)
             if order is not None and self._guard is not None:
                 self._guard.decided(order)
+                if order.sic is not None:
+                    self._sic.hear(order.sic, (build,))
         if self._guard is None:
             return None
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + GUARD_NS
             self._guard.look((build,), now_ns)
+        self._sic.look((build,), now_ns)
         return self._guard.changed()
 
     def status(self) -> SheddingStatus | None:

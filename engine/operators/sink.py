@@ -46,6 +46,8 @@ class SinkOperator(Operator):
         """Take the spec; ``schema`` is the input's."""
         self._spec = spec
         self._columns = _columns(spec, schema)
+        self.share = 1.0
+        """The share of its query's input that was not dropped by SIC lately, in (0, 1]."""
         self.errors: SinkErrors | None = None
         """The errors of its rows, where the query wants them to be small."""
         if self._columns is not None and spec.max_error is not None:
@@ -98,7 +100,7 @@ class SinkOperator(Operator):
         assert self._writer is not None
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
-        rows = batch.rows if self._columns is None else self._columns.rows(batch)
+        rows = batch.rows if self._columns is None else self._columns.rows(batch, self.share)
         if self.errors is not None:
             rows = self.errors.rows(rows)
         self._writer.write(self._in_mode(rows))

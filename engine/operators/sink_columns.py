@@ -50,10 +50,11 @@ class SinkColumns:
             self._schema = StreamSchema(self._fields, self._time, self._changelog)
         return self._schema
 
-    def rows(self, batch: Batch) -> pa.RecordBatch:
+    def rows(self, batch: Batch, share: float = 1.0) -> pa.RecordBatch:
         """Return the rows with what they hide, and what their header says: rows that nothing has folded are a sample.
 
-        The accuracy of a result says of how much it was made; of what was shed behind that, the header does.
+        The accuracy of a result says of how much it was made; of what was shed behind that, the header does. Of a query
+        of which only a ``share`` was kept by no sample, values are biased and have no intervals.
         """
         rows = batch.rows
         if self._has_quality:
@@ -61,8 +62,13 @@ class SinkColumns:
             accuracy = accuracy if batch.keep == 1.0 else pc.multiply(accuracy, batch.keep)
         else:
             accuracy, biased = self._sampled(batch.keep, rows.num_rows)
+        hidden = [rows.column(name) for name in self._hidden]
+        if share < 1.0:
+            accuracy = pc.multiply(accuracy, share)
+            biased = pa.array(np.ones(rows.num_rows, np.bool_))
+            hidden = [_unknown(column) for column in hidden]
         columns = [rows.column(name) for name in self._users]
-        columns += [accuracy, biased, *(rows.column(name) for name in self._hidden)]
+        columns += [accuracy, biased, *hidden]
         if self._changelog:
             columns.append(rows.column(WEIGHT))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema.physical)
@@ -73,6 +79,13 @@ class SinkColumns:
             self._keep, self._same = keep, _same_quality(keep, rows)
         accuracy, biased = self._same
         return accuracy.slice(0, rows), biased.slice(0, rows)
+
+
+def _unknown(column: pa.Array) -> pa.Array:
+    """Return an end of an interval that is not there, or that none is certified."""
+    return (
+        pa.array(np.zeros(len(column), np.bool_)) if column.type == pa.bool_() else pa.nulls(len(column), column.type)
+    )
 
 
 def _same_quality(keep: float, rows: int) -> tuple[pa.Array, pa.Array]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.elements import Batch, Element
 from penstock.engine.transport.batch_body import BatchCodec, Body, plain_body
-from penstock.engine.transport.frames import Frame, Kind, element_of, frame_of
+from penstock.engine.transport.frames import Frame, Kind, decode_shares, element_of, encode_shares, frame_of
 from penstock.engine.transport.link import Arrival, Arrived, Granted
 from penstock.engine.transport.picked_rows import Picks
 from penstock.engine.transport.ring import Bytes
@@ -152,10 +152,9 @@ class FramedLink(ABC):
         body = codec.encode(batch.rows, picks)
         ingest_us = self._clock.wall_us() - (self._clock.monotonic_ns() - batch.ingest_ns) // 1_000
         tail = body.nulls
-        if batch.branches or batch.keys:
-            # Rates follow the nulls, which are there then.
-            rates = bytes([len(batch.branches)]) + batch.branches + batch.keys
-            tail = (body.nulls or bytes(len(codec.plain))) + rates
+        if batch.branches or batch.keys or batch.sic:
+            # What else is said follows the nulls, which are there then.
+            tail = (body.nulls or bytes(len(codec.plain))) + encode_shares(batch)
         yield Frame(Kind.ROWS, channel, rows, 0, body.size, size, ingest_us, batch.keep, tail), body
 
     def _fill(self) -> None:
@@ -210,9 +209,9 @@ class FramedLink(ABC):
             self._incoming_codecs[frame.channel] = BatchCodec(pa.ipc.read_schema(pa.py_buffer(body)))
             return
         codec = self._incoming_codecs[frame.channel]
-        nulls, rates = frame.tail[: len(codec.plain)], frame.tail[len(codec.plain) :]
-        keys = 1 + rates[0] if rates else 0
+        nulls, shares = frame.tail[: len(codec.plain)], frame.tail[len(codec.plain) :]
+        branches, keys, sic = decode_shares(shares)
         rows = codec.decode(frame.rows, nulls, body)
         ingest_ns = self._clock.monotonic_ns() - (self._clock.wall_us() - frame.value) * 1_000
-        batch = Batch(rows, frame.keep, ingest_ns, branches=rates[1:keys], keys=rates[keys:])
+        batch = Batch(rows, frame.keep, ingest_ns, branches=branches, keys=keys, sic=sic)
         arrivals.append(Arrived(frame.channel, batch, frame.rows, frame.size))

@@ -14,7 +14,8 @@
 | 8 | keep | of a batch |
 
 The tail of a batch has a byte for each plain column, 1 if it has nulls, and behind them the number of branches that
-have rates, these, and those of samplers of keys; nothing if there are neither nulls nor rates.
+have rates, these, the number of samplers of keys that have some, these, and the SIC of each query, 8 bytes; nothing if
+there is none of it.
 
 Numbers are little-endian, ``value`` and ``size`` signed.
 """
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Idle, Reroute, Watermark
+from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Idle, Reroute, Sic, Watermark
 from penstock.model.errors import BugError
 
 _HEADER = struct.Struct("<BBHIIIqqqd")
@@ -136,3 +137,19 @@ def element_of(frame: Frame) -> Element:
         case Kind.END:
             return EndOfStream(bool(frame.value))
     raise BugError(f"a frame of kind {frame.kind.name} is no control element")
+
+
+def encode_shares(batch: Batch) -> bytes:
+    """Return what a batch says of its rows beyond their rate: rates of branches and samplers of keys, SIC."""
+    rates = bytes([len(batch.branches)]) + batch.branches + bytes([len(batch.keys)]) + batch.keys
+    return rates + struct.pack(f"<{len(batch.sic)}d", *batch.sic)
+
+
+def decode_shares(shares: bytes) -> tuple[bytes, bytes, Sic]:
+    """Return the branches, keys and SIC that `encode_shares` made bytes of; those of no bytes are empty."""
+    if not shares:
+        return b"", b"", ()
+    keys = 1 + shares[0]
+    sic = keys + 1 + shares[keys]
+    values = struct.unpack(f"<{(len(shares) - sic) // 8}d", shares[sic:])
+    return shares[1:keys], shares[keys + 1 : sic], values

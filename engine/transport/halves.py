@@ -6,10 +6,11 @@ Neither holds the other. The call that a sender delivers by and the call that a 
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from penstock.engine.core.elements import Batch, Element, Watermark
+from penstock.engine.core.elements import Batch, Element, Watermark, part_of_sic
 from penstock.engine.transport.picked_rows import Picks, put_together
 
 Deliver = Callable[[Element, Picks | None, int, int], None]
@@ -151,7 +152,11 @@ class ReceivingHalf:
                 if picks is None:
                     picks = np.arange(rows, dtype=np.int32)
                 rest = size * (rows - most_rows) // rows
-                self._queue.appendleft((element, picks[most_rows:], rest))
+                left = element
+                if element.sic:
+                    left = replace(element, sic=part_of_sic(element.sic, rows - most_rows, rows))
+                    element = replace(element, sic=part_of_sic(element.sic, most_rows, rows))
+                self._queue.appendleft((left, picks[most_rows:], rest))
                 picks, size, rows = picks[:most_rows], size - rest, most_rows
             self.received_rows += rows
             self._add_waiting(-rows, -size)

@@ -19,6 +19,8 @@ class ShedPolicy(StrEnum):
     OFF = "off"
     QOD = "qod"
     QOD_PAPER = "qod-paper"
+    SIC = "sic"
+    BOTH = "both"
 
 
 class ControlMode(StrEnum):

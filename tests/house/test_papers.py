@@ -45,14 +45,16 @@ def run_by() -> tuple[frozenset[str], frozenset[str]]:
 
 @cache
 def run_by_sources() -> frozenset[str]:
-    """Return what the sources of a running job lead to."""
-    return reached(["penstock.engine.dataflow.source_head.SourceHead"])
+    """Return what the sources of a running job lead to, and what tells them which records to read."""
+    control = "penstock.engine.control"
+    places = [f"{control}.local_sic.LocalSic", f"{control}.sic_coordinator.SicCoordinator"]
+    return reached(["penstock.engine.dataflow.source_head.SourceHead", *places])
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}: {row['what']}")
 def test_every_row_says_what_runs_its_code(row: re.Match[str]) -> None:
     policies, evaluations = run_by()
-    runs = {"policies": policies, "evaluation": evaluations, "sources": run_by_sources()}
+    runs = {"policies": policies, "sources": run_by_sources(), "evaluation": evaluations}
     assert row["by"] == next((name for name, code in runs.items() if row["code"] in code), "nothing")
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.engine.control.job_control import KeepOrder
 from penstock.model.keep_rates import KeepRates
+from penstock.model.sic import SicTerms
 from penstock.shedding.keep_settings import ShedderQueries
 from penstock.shedding.kept_log import Stretch
 
@@ -53,11 +54,13 @@ class SetKeep(Message, frozen=True):
 
     ``sources`` by name, ``branches`` as producer, consumer and rate. It holds for what is deployed later, too. With
     ``guard`` it is a decision of the controllers, until the next of which a guard may lower rates within these terms.
+    ``sic`` has new terms of shedding by SIC; None: those before hold.
     """
 
     sources: dict[str, float]
     branches: tuple[tuple[str, str, float], ...] = ()
     guard: GuardTerms | None = None
+    sic: SicTerms | None = None
 
     @classmethod
     def of(cls, rates: KeepRates, order: KeepOrder | None = None) -> "SetKeep":
@@ -71,7 +74,7 @@ class SetKeep(Message, frozen=True):
             tuple((*edge, shedders.origin[edge], least) for edge, least in shedders.branch_minimum.items()),
             tuple(sorted(order.exempt)),
         )
-        return cls(dict(rates.sources), branches, terms)
+        return cls(dict(rates.sources), branches, terms, order.sic)
 
     def order(self) -> KeepOrder | None:
         """Return the decision, None: it is none. Which queries there are stays with the head."""
@@ -85,7 +88,7 @@ class SetKeep(Message, frozen=True):
             self.guard.sources,
             {edge: least for edge, (_, least) in edges.items()},
         )
-        return KeepOrder(self.rates(), frozenset(self.guard.exempt), shedders)
+        return KeepOrder(self.rates(), frozenset(self.guard.exempt), shedders, self.sic)
 
     def rates(self) -> KeepRates:
         """Return what it sets."""

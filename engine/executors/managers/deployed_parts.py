@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
+from penstock.engine.control.local_sic import LocalSic
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.executors.managers.adoption_messages import (
@@ -59,6 +60,8 @@ class DeployedParts:
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
         self._guard = LocalGuard()
+        self.sic = LocalSic()
+        """What sheds by SIC here."""
         self.guard_ns: int | None = None
         """When `look` is due; None: nobody has decided yet."""
 
@@ -75,6 +78,7 @@ class DeployedParts:
         self._parts[number] = part
         if self._keep is not None:
             part.part.set_keep(self._guard.rates)
+        self.sic.begin(part.part)
 
     def hear(self, order: EpochCommitted | SetKeep) -> None:
         """Let go of what is committed, or shed from the next read on."""
@@ -86,11 +90,15 @@ class DeployedParts:
             self._guard.set_rates(order.rates())
         else:
             self._guard.decided(decision)
+            if decision.sic is not None:
+                self.sic.hear(decision.sic, [part.part for part in self._parts.values()])
             self.guard_ns = self.guard_ns or 0
         self._shed()
 
     def look(self, now_ns: int) -> None:
         """Let the guard look at what runs here, if it is time."""
+        if self.sic.due_ns is not None:
+            self.sic.look([part.part for part in self._parts.values()], now_ns)
         if self.guard_ns is None or now_ns < self.guard_ns:
             return
         self.guard_ns, before = now_ns + GUARD_NS, self._guard.rates

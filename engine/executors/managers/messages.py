@@ -291,6 +291,7 @@ class Readings(Message, frozen=True):
     partitions: bytes = b""
     keep: SetKeep | None = None
     errors: bytes = b""
+    sic: bytes = b""
 
 
 class Status(Message, frozen=True):

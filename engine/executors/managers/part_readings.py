@@ -1,6 +1,6 @@
 """The readings and the status of one task manager as messages, and back."""
 
-from penstock.engine.control.part_reading import ERRORS, PartReading, decode_table, encode_table, read_part
+from penstock.engine.control.part_reading import ERRORS, SIC, PartReading, decode_table, encode_table, read_part
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.hosted_instances import HostedInstances
 from penstock.engine.executors.managers import messages as ms
@@ -24,6 +24,7 @@ def read_all(probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | No
         encode_table(part.partitions),
         keep,
         encode_table(part.errors) if len(part.errors) else b"",
+        encode_table(part.sic) if len(part.sic) else b"",
     )
 
 
@@ -33,6 +34,7 @@ def part_of(readings: ms.Readings) -> PartReading | None:
         return None
     tables = [*map(decode_table, (readings.instances, readings.sent, readings.received, readings.partitions))]
     tables.append(decode_table(readings.errors) if readings.errors else ERRORS.empty_table())
+    tables.append(decode_table(readings.sic) if readings.sic else SIC.empty_table())
     return PartReading(readings.machine.time_ns, *tables)
 
 

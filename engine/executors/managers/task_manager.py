@@ -147,7 +147,7 @@ class TaskManager:
 
     def due_ns(self) -> int:
         """Return when `turn` has something to do even if nothing happens."""
-        times = (self._metrics_ns, self._progress.due_ns, self._deployed.guard_ns)
+        times = (self._metrics_ns, self._progress.due_ns, self._deployed.guard_ns, self._deployed.sic.due_ns)
         return min(time_ns for time_ns in times if time_ns is not None)
 
     @property

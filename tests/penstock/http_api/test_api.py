@@ -121,8 +121,8 @@ def test_limits_change_while_the_job_runs(handle: Handle) -> None:
     )
     status, answer = request(url, "POST", "/v1/limits", {"query": "out", "min_accuracy": 0.5}, ACTION_TOKEN)
     assert status == 409 and "this job has none" in answer["error"]
-    status, answer = request(url, "POST", "/v1/limits", {"shed": "sic"}, ACTION_TOKEN)
-    assert status == 409 and "shed is 'off', 'qod' or 'qod-paper', not 'sic'" in answer["error"]
+    status, answer = request(url, "POST", "/v1/limits", {"shed": "sci"}, ACTION_TOKEN)
+    assert status == 409 and "shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'sci'" in answer["error"]
     status, answer = request(url, "POST", "/v1/limits", {"reset": True}, ACTION_TOKEN)
     assert (status, answer) == (200, {"job": "items", "shed": None, "queries": {}})
 

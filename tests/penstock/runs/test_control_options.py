@@ -21,7 +21,12 @@ def test_the_command_line_wins_over_the_program() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"shed": "sic"}, "control: shed is 'off', 'qod' or 'qod-paper', not 'sic'"),
+        ({"shed": "sci"}, "control: shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'sci'"),
+        (
+            {"shed": "sic"},
+            "control: shed='sic' decides four times a second of what waits, and has nothing to recommend: "
+            "say mode='act', or shed='qod'",
+        ),
         ({"mode": "do"}, "control: mode is 'recommend' or 'act', not 'do'"),
         ({"offered": "guess"}, "control: offered is 'end offsets' or 'lag maxima', not 'guess'"),
         ({"period_s": 0}, "control: period_s is a number of whole seconds, 1 or more, not 0"),
@@ -37,7 +42,7 @@ def test_what_there_is_not_is_refused(values: dict[str, object], sentence: str) 
 def test_what_is_no_control_is_refused() -> None:
     with pytest.raises(OptionError, match=r"control is a penstock.Control\(...\), not 'qod'"):
         make_options("shop", {"control": "qod"})
-    with pytest.raises(OptionError, match="shed is 'off', 'qod' or 'qod-paper', not 'all'"):
+    with pytest.raises(OptionError, match="shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'all'"):
         RunOverrides(shed="all")
 
 

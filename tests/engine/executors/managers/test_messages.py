@@ -34,6 +34,7 @@ from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, SourceMetr
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.engine.jobs.rows_decided import RowsDecided
 from penstock.model.outstanding import Outstanding
+from penstock.model.sic import SicGroup, SicTerms
 from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.checkpoints.results import Traffic
@@ -91,7 +92,16 @@ CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS, STRETCHES)
 TERMS = st.none() | st.builds(
     GuardTerms, RATES, st.lists(st.tuples(NAME, NAME, NAME, st.floats(0, 1)), max_size=2).map(tuple), NAMES
 )
-SHEDDING = st.none() | st.builds(SetKeep, RATES, BRANCHES, TERMS)
+SIC = st.none() | st.builds(
+    SicTerms,
+    NAMES,
+    st.dictionaries(NAME, st.lists(st.floats(0, 1), max_size=2).map(tuple), max_size=2),
+    st.lists(st.builds(SicGroup, NAME, st.just((0, 1)), NAMES, st.floats(0, 1)), max_size=2).map(tuple),
+    accuracy=st.just((0.5,)),
+    sheds=st.sampled_from(["", "fair"]),
+    spread=FLAG,
+)
+SHEDDING = st.none() | st.builds(SetKeep, RATES, BRANCHES, TERMS, SIC)
 HOLDINGS = st.builds(
     Holding,
     COUNTS,
@@ -141,6 +151,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, float]: RATES,
     SetKeep | None: SHEDDING,
     GuardTerms | None: TERMS,
+    SicTerms | None: SIC,
     tuple[Stretch, ...]: STRETCHES,
     tuple[tuple[str, str, float], ...]: BRANCHES,
     tuple[HeldFolder, ...]: st.lists(st.builds(HeldFolder, NAME, NAME, NAME, COUNTS, OWNERS), max_size=2).map(tuple),

@@ -1,0 +1,260 @@
+"""The shedder of the sources of one process by SIC, four times a second (`shedding.sic_shedding`).
+
+The shell of an embedded job has one, and so has each task manager. It sees what waits in partitions and what their
+instances did, and says which records are read next and which are dropped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.plan.query_routes import QueryRoutes
+from penstock.model.columns import Floats
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.sic import Admission, SicGroup, SicTerms
+from penstock.shedding.balance_sic import CoordinatorReport
+from penstock.shedding.shedders import InputBuffer, Rows
+from penstock.shedding.sic_admission import admissions
+from penstock.shedding.sic_shedding import SHEDDERS, SicMemory, SicRule, SicView, checked
+
+CHECK_NS = 250_000_000
+"""delta, the shedding interval."""
+PEEK_NS = 10_000_000
+"""How often it is looked whether all that was admitted is read, which is reason for a check before its time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counts:
+    """Counters of the instances here: SIC by source head, times by instance; and the SIC that waits, by group."""
+
+    generated: Mapping[int, Floats]
+    admitted: Mapping[int, Floats]
+    busy_ns: Mapping[str, int]
+    blocked_ns: Mapping[str, int]
+    waiting: Floats
+
+
+class LocalSic:
+    """What is read next of the sources here."""
+
+    def __init__(self, seed: int = 0) -> None:
+        """Begin without terms; ``seed`` breaks ties between queries."""
+        self._random = np.random.default_rng(seed)
+        self._terms: SicTerms | None = None
+        self._rows: list[tuple[int, ...]] = []
+        self._memory = SicMemory.empty(0)
+        self._rule = SicRule()
+        self._reported: CoordinatorReport | None = None
+        self._before: tuple[int, _Counts] | None = None
+        self._routes: tuple[ExecutionGraph, QueryRoutes] | None = None
+        self._sheds = False
+        self._check_ns: int | None = None
+        self._peek_ns = 0
+        self.held_back = False
+        """Whether minimums exceed what can be processed, so that sources are read less than they are offered."""
+
+    @property
+    def due_ns(self) -> int | None:
+        """When `look` has something to do; None: no terms have come."""
+        if self._check_ns is None or not self._sheds:
+            return self._check_ns
+        return min(self._check_ns, self._peek_ns)
+
+    @property
+    def terms(self) -> SicTerms | None:
+        """The terms that hold."""
+        return self._terms
+
+    def hear(self, terms: SicTerms, builds: Sequence[Build]) -> None:
+        """Take new terms, and let all sources here know them."""
+        members = sorted({group.queries for group in terms.groups})
+        if members != self._rows:
+            self._rows, self._memory, self._before = members, SicMemory.empty(len(members)), None
+        self._terms = terms
+        self._check_ns = self._check_ns or 0
+        if terms.sheds:
+            self._rule = SicRule(SHEDDERS[terms.sheds])
+        self._reported = self._report(terms) if terms.spread and terms.generated else None
+        for build in builds:
+            self.begin(build)
+
+    def begin(self, build: Build) -> None:
+        """Let the sources of what was built know the terms."""
+        if self._terms is None:
+            return
+        if not self._terms.sheds:
+            self._sheds = False
+        build.set_sic(self._terms)
+        for instance in build.instances:
+            if instance.head is not None:
+                instance.on_change()
+
+    def look(self, builds: Sequence[Build], now_ns: int) -> None:
+        """Check what waits if it is time."""
+        if self._terms is None or self._check_ns is None:
+            return
+        if now_ns < self._check_ns:
+            if not self._sheds or now_ns < self._peek_ns:
+                return
+            self._peek_ns = now_ns + PEEK_NS
+            if any(head.has_admitted() for build in builds for head in build.heads()):
+                return
+        self._check_ns = now_ns + CHECK_NS
+        self._peek_ns = now_ns + PEEK_NS
+        if not self._terms.sheds or not self._rows:
+            return
+        self._check(builds, self._terms, now_ns)
+
+    def _release(self, builds: Sequence[Build]) -> None:
+        self._sheds = False
+        for build in builds:
+            for instance in build.instances:
+                if instance.head is not None:
+                    instance.head.admit({})
+                    instance.on_change()
+
+    def _check(self, builds: Sequence[Build], terms: SicTerms, now_ns: int) -> None:
+        heads = [head for build in builds for head in build.heads() if head.sic is not None]
+        batches = [
+            (head, name, records, group)
+            for head in heads
+            for name, records in sorted(head.waiting(old=terms.shed_backlog).items())
+            for group in terms.groups
+            if group.source == head.name
+        ]
+        buffer = InputBuffer(
+            np.array([self._rows.index(group.queries) for *_, group in batches], np.int32),
+            np.array([_mean_sic(terms, group) * records for _, _, records, group in batches], np.float64),
+            np.array([records for _, _, records, _ in batches], np.int64),
+        )
+        waiting = np.zeros(len(self._rows))
+        np.add.at(waiting, buffer.query, buffer.sic)
+        counts = _counts(builds, heads, waiting, now_ns)
+        before, self._before = self._before, (now_ns, counts)
+        if before is None or now_ns <= before[0]:
+            return
+        view = self._view(builds, heads, terms, buffer, (before[0], now_ns), before[1], counts)
+        decision, self._memory = checked(self._rule, self._memory, view, self._random)
+        self.held_back = decision.held_back
+        if decision.rows_kept is None:
+            self._release(builds)
+            return
+        self._sheds = True
+        self._admit(builds, batches, decision.rows_kept)
+
+    def _view(
+        self,
+        builds: Sequence[Build],
+        heads: Sequence[SourceHead],
+        terms: SicTerms,
+        buffer: InputBuffer,
+        times: tuple[int, int],
+        before: _Counts,
+        after: _Counts,
+    ) -> SicView:
+        groups = len(self._rows)
+        arrived, admitted, rows = after.waiting - before.waiting, np.zeros(groups), np.zeros(groups)
+        for head in heads:
+            key, row_sic = id(head), np.array(terms.row_sic.get(head.name, ()), np.float64)
+            nothing = np.zeros(len(terms.queries))
+            came = after.generated[key] - before.generated.get(key, nothing)
+            went = after.admitted[key] - before.admitted.get(key, nothing)
+            for place, queries in enumerate(self._rows):
+                members = list(queries)
+                arrived[place] += came[members].mean()
+                admitted[place] += went[members].mean()
+                if row_sic.size and row_sic[members[0]] > 0:
+                    rows[place] += went[members[0]] / row_sic[members[0]]
+        busy = self._busy(builds, before, after, rows)
+        elapsed_ns = times[1] - times[0]
+        spent_ns = sum(after.busy_ns[name] - before.busy_ns.get(name, 0) for name in after.busy_ns)
+        blocked_ns = max(
+            (after.blocked_ns[name] - before.blocked_ns.get(name, 0) for name in after.blocked_ns), default=0
+        )
+        worked_ns = min(elapsed_ns, max(0, spent_ns) + max(0, blocked_ns))
+        minimum = np.zeros(groups)
+        for group in terms.groups:
+            place = self._rows.index(group.queries)
+            minimum[place] = max(minimum[place], group.minimum)
+        return SicView(
+            buffer,
+            minimum,
+            np.maximum(arrived, 0.0),
+            np.maximum(admitted, 0.0),
+            np.rint(np.maximum(rows, 0.0)).astype(np.int32),
+            busy,
+            elapsed_ns / 1e6,
+            worked_ns / 1e6,
+            self._reported,
+        )
+
+    def _busy(self, builds: Sequence[Build], before: _Counts, after: _Counts, rows: Floats) -> Floats:
+        """Return the busy time of each group, ms: of an instance for several in proportion to their rows."""
+        busy = np.zeros(len(self._rows))
+        for build in builds:
+            if self._routes is None or self._routes[0] is not build.graph:
+                self._routes = build.graph, QueryRoutes(build.graph)
+            routes = self._routes[1]
+            for task in build.graph.tasks:
+                behind = routes.behind(task.head)
+                mine = np.array([behind[list(queries)].any() for queries in self._rows]) * rows
+                if not mine.sum():
+                    continue
+                for instance in build.tasks.get(task.id, ()):
+                    spent = after.busy_ns[instance.name] - before.busy_ns.get(instance.name, 0)
+                    busy += mine / mine.sum() * max(0, spent) / 1e6
+        return busy
+
+    def _admit(
+        self, builds: Sequence[Build], batches: Sequence[tuple[SourceHead, str, int, SicGroup]], rows_kept: Rows
+    ) -> None:
+        kept: dict[int, dict[str, list[tuple[SicGroup, int]]]] = {}
+        waits: dict[tuple[int, str], int] = {}
+        for (head, name, records, group), rows in zip(batches, rows_kept.tolist(), strict=True):
+            kept.setdefault(id(head), {}).setdefault(name, []).append((group, rows))
+            waits[id(head), name] = records
+        for build in builds:
+            for instance in build.instances:
+                if instance.head is None:
+                    continue
+                key = id(instance.head)
+                plan: dict[str, Sequence[Admission]] = {
+                    name: admissions(waits[key, name], groups) for name, groups in kept.get(key, {}).items()
+                }
+                instance.head.admit(plan)
+                instance.on_change()
+
+    def _report(self, terms: SicTerms) -> CoordinatorReport:
+        """Return the report by group: one of several queries stands where the worst of them does."""
+        delivered, generated = np.array(terms.delivered), np.array(terms.generated)
+        norm = np.array([generated[list(queries)].mean() for queries in self._rows])
+        share = np.divide(delivered, generated, out=np.ones(len(generated)), where=generated > 0)
+        worst = np.array([share[list(queries)].min() for queries in self._rows])
+        return CoordinatorReport(self._memory.number, 1, worst * norm, norm)
+
+
+def _mean_sic(terms: SicTerms, group: SicGroup) -> float:
+    row = terms.row_sic.get(group.source)
+    return 0.0 if row is None else sum(row[query] for query in group.queries) / len(group.queries)
+
+
+def _counts(builds: Sequence[Build], heads: Sequence[SourceHead], waiting: Floats, now_ns: int) -> _Counts:
+    busy: dict[str, int] = {}
+    blocked: dict[str, int] = {}
+    for build in builds:
+        for instance in build.instances:
+            spent = instance.accounting.spent(now_ns)
+            busy[instance.name] = spent.busy_ns
+            if instance.head is not None:
+                blocked[instance.name] = spent.output_wait_ns + spent.remote_wait_ns
+    counters = [(id(head), head.sic) for head in heads]
+    return _Counts(
+        {key: sic.generated.copy() for key, sic in counters if sic is not None},
+        {key: sic.admitted.copy() for key, sic in counters if sic is not None},
+        busy,
+        blocked,
+        waiting,
+    )

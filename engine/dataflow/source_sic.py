@@ -1,0 +1,52 @@
+"""SIC at one source instance: what its records stand for, what is generated, and what of it goes on.
+
+A record that is read counts as generated, whether it stays or not. The rows that stay of a read share the SIC of its
+records; where none does, the next rows take it along.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from penstock.engine.core.elements import Sic
+from penstock.model.columns import Floats
+from penstock.model.sic import SicTerms
+
+
+class SourceSic:
+    """SIC by query, and sums of it since the instance began."""
+
+    def __init__(self, source: str, terms: SicTerms) -> None:
+        """Begin with nothing generated."""
+        self._source = source
+        self.generated: Floats = np.zeros(len(terms.queries))
+        """Of all records that were read."""
+        self.admitted: Floats = np.zeros(len(terms.queries))
+        """Of those that were not dropped."""
+        self._carried: Floats = np.zeros(len(terms.queries))
+        self.set_terms(terms)
+
+    def set_terms(self, terms: SicTerms) -> None:
+        """Let records from now on have the SIC of these terms."""
+        self._row: Floats = np.array(terms.row_sic.get(self._source, [0.0] * len(terms.queries)), np.float64)
+        groups = [group for group in terms.groups if group.source == self._source and group.branches]
+        self._ways = [(frozenset(group.branches), np.array(group.queries, np.intp)) for group in groups]
+
+    def read(self, records: int, *, is_kept: bool, dropped_at: Collection[str]) -> None:
+        """Count records that were read; ``dropped_at`` are the branches at which those that stay are dropped."""
+        sic = self._row * records
+        self.generated += sic
+        if not is_kept:
+            return
+        if dropped_at:
+            for branches, queries in self._ways:
+                if not branches.isdisjoint(dropped_at):
+                    sic[queries] = 0.0
+        self.admitted += sic
+        self._carried += sic
+
+    def take(self) -> Sic:
+        """Return the SIC of what was read since the last call, which goes with rows that stay."""
+        taken = tuple(self._carried.tolist())
+        self._carried[:] = 0.0
+        return taken if any(taken) else ()
