@@ -4,6 +4,8 @@ An owner table is int32[key groups], read-only: table[g] is the instance that ow
 it; no owner is computed from a formula, so only key groups that must move do (docs/design/keys-and-hashing.md 3).
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,6 +49,20 @@ def reassign(table: Owners, instances: int) -> Owners:
     moved = table.copy()
     moved[~stays] = np.repeat(np.arange(instances), missing)
     return _frozen(moved)
+
+
+def moved(table: Owners, groups: Iterable[tuple[int, int, int]]) -> Owners:
+    """Return the table after moves: of each key group its number, the owner that gives it and the one that takes it.
+
+    Raises:
+        ValueError: a group is not the giver's.
+    """
+    after = table.copy()
+    for group, giver, taker in groups:
+        if after[group] != giver:
+            raise ValueError(f"key group {group} is {after[group]}'s, and cannot be given by {giver}.")
+        after[group] = taker
+    return _frozen(after)
 
 
 def _quotas(sizes: NDArray[np.int64], key_groups: int) -> NDArray[np.int64]:

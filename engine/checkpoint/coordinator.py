@@ -57,7 +57,7 @@ class CheckpointCoordinator:
         self._ended: dict[str, ev.InstanceEnded] = {}
         self._requests: deque[str | None] = deque()
         self._stop = self._stop_at_end = False
-        self._drain = False
+        self._drain = self._held = False
         self._in_flight: EpochInFlight | None = None
         # Epoch in flight, or the last that was; the greatest ever begun; the last committed. 0: none.
         self._epoch = 0
@@ -108,8 +108,8 @@ class CheckpointCoordinator:
             return None
         if self._all_ended():
             return self._not_before_ns
-        if not self._live_sources():
-            # No barrier would reach anybody: all instances are about to end.
+        if self._held or not self._live_sources():
+            # None may be sent, or would reach anybody: all instances are about to end.
             return None
         if self._requests or self._stop:
             return self._not_before_ns
@@ -189,6 +189,8 @@ class CheckpointCoordinator:
                 return self._tick(event.now_ns)
             case ev.Requested():
                 self._request(event)
+            case ev.BarriersHeld():
+                self._held = event.held
             case ev.DrainRequested():
                 return self._drain_sources()
             case ev.InstanceSnapshotted():

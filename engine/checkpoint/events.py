@@ -51,6 +51,13 @@ class DrainRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class BarriersHeld:
+    """No barrier may be sent, for state is on its way between instances; or, if not ``held``, may be again."""
+
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceSnapshotted:
     """The acknowledgement of a barrier: what the instance contributes to the epoch, opaque to the coordinator."""
 
@@ -144,6 +151,7 @@ Event = (
     | Tick
     | Requested
     | DrainRequested
+    | BarriersHeld
     | InstanceSnapshotted
     | AlignmentFailed
     | InstanceEnded

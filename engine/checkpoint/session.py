@@ -182,6 +182,10 @@ class CheckpointSession:
         """Take a last checkpoint: there is no more input for this run, but there may be for a later one."""
         self._on(ev.Requested(then_stop=True, at_end=True))
 
+    def hold_barriers(self, *, held: bool) -> None:
+        """Let no barrier be sent while state is on its way between instances; not ``held``: let them again."""
+        self._on(ev.BarriersHeld(held))
+
     def drain(self) -> None:
         """Let the inputs end; the checkpoint behind them is the last."""
         self._is_drained = True

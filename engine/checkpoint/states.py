@@ -5,6 +5,7 @@ from enum import Enum
 
 from penstock.engine.checkpoint.events import (
     AlignmentFailed,
+    BarriersHeld,
     CommitFailed,
     Committed,
     DrainRequested,
@@ -41,7 +42,8 @@ _S = CheckpointState
 
 def _always(state: CheckpointState) -> dict[type[Event], frozenset[CheckpointState]]:
     """Return what may come at any time and changes nothing by itself."""
-    return dict.fromkeys((Tick, Requested, DrainRequested, InstanceEnded, InstanceFailed), frozenset({state}))
+    anytime = (Tick, Requested, DrainRequested, BarriersHeld, InstanceEnded, InstanceFailed)
+    return dict.fromkeys(anytime, frozenset({state}))
 
 
 def _to(*states: CheckpointState) -> frozenset[CheckpointState]:

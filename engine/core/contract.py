@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.core.async_calls import IoThread, MakeCalls
-from penstock.engine.core.elements import START_OF_TIME_US, Batch
+from penstock.engine.core.elements import START_OF_TIME_US, Batch, Reroute
 from penstock.model.connectors import RawRecord
 from penstock.model.job_graph import LATE, MAIN
+from penstock.model.key_groups import moved
 from penstock.model.outstanding import Outstanding
 from penstock.state.store import Locate, StateStore
 
@@ -244,6 +245,18 @@ class Operator(ABC):
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Everything before checkpoint ``epoch`` has arrived and nothing after it; emit what must precede the cut."""
+        return ()
+
+    def takes_reroute(self, reroute: Reroute) -> bool:
+        """Return whether `on_reroute` may be called: a marker is there. As long as not, it waits as for `has_room`.
+
+        Who gives or takes has nothing unanswered then: behind the marker givers and takers are at one watermark.
+        """
+        return not reroute.concerns(self.context.instance) or not self.unanswered()
+
+    def on_reroute(self, reroute: Reroute) -> Iterable[Emission]:
+        """Key groups have other owners behind this; emit what must come before rows of theirs do by another way."""
+        self.context = replace(self.context, key_groups=moved(self.context.key_groups, reroute.groups))
         return ()
 
     def notes(self) -> Notes:

@@ -5,6 +5,8 @@ from operator import add
 
 import pyarrow as pa
 
+from penstock.model.ids import TaskId
+
 END_OF_TIME_US = (1 << 63) - 1
 """The watermark of an input that has ended."""
 
@@ -72,11 +74,27 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Reroute:
-    """From here on these key groups belong to these instances of the receiving task."""
+class CancelBarrier:
+    """The barrier of ``epoch`` will not come on this channel, nor one of an earlier epoch: nobody is to wait for it."""
 
     epoch: int
-    owners: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reroute:
+    """The marker of a move: from here on key groups belong to other instances of the receiving task.
+
+    ``task`` is the first of those that move together. ``groups`` has of each key group that moves its number, the
+    instance that gives it and the one that takes it.
+    """
+
+    move: int
+    task: TaskId
+    groups: tuple[tuple[int, int, int], ...]
+
+    def concerns(self, instance: int | None) -> bool:
+        """Return whether an instance of this number gives or takes; None: one that may."""
+        return instance is None or any(instance in (giver, taker) for _, giver, taker in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +107,4 @@ class EndOfStream:
     drained: bool = True
 
 
-Element = Batch | Watermark | Barrier | Idle | Reroute | EndOfStream
+Element = Batch | Watermark | Barrier | CancelBarrier | Idle | Reroute | EndOfStream

@@ -38,6 +38,7 @@ from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
 from penstock.model.keep_rates import KeepRates, branch_name
+from penstock.model.key_groups import Owners
 from penstock.model.sic import SicTerms
 from penstock.shedding.kept_log import Stretch
 from penstock.state.store import Locate, StateStore
@@ -48,7 +49,7 @@ class Build:
     """Everything that runs here: instances by task, in their order, halves of channels by edge, counters by operator.
 
     What was built of some tasks only has those of them; what is hosted elsewhere is not in it. ``alignments`` are those
-    of regions, by their `region_id`.
+    of regions, by their `region_id`, ``owners`` who had the key groups of each task when it was built.
     """
 
     graph: ExecutionGraph
@@ -58,6 +59,7 @@ class Build:
     counters: dict[OperatorId, list[RowCounters]] = field(default_factory=dict)
     stores: dict[OperatorId, list[StateStore]] = field(default_factory=dict)
     alignments: dict[TaskId, SourceAlignment] = field(default_factory=dict)
+    owners: dict[TaskId, Owners] = field(default_factory=dict)
 
     @property
     def instances(self) -> list[Instance]:
@@ -76,6 +78,7 @@ class Build:
         self.counters.update(part.counters)
         self.stores.update(part.stores)
         self.alignments.update(part.alignments)
+        self.owners.update(part.owners)
 
     def remove(self, tasks: Collection[TaskId]) -> None:
         """Let go of what was built of some tasks, whole regions; from the thread of the loop."""
@@ -152,7 +155,9 @@ class _Builder:
         self._restored = start.restored
         self._participation: Participation | None = None
         if services.report is not None:
-            self._participation = Participation(partial(services.report, start.attempt), start.last_epoch)
+            self._participation = Participation(
+                partial(services.report, start.attempt), start.last_epoch, services.moves
+            )
         noted = {} if start.restored is None else start.restored.owners()
         self._owners = owner_tables(graph, options.key_groups, noted)
         self._routes = QueryRoutes(graph)
@@ -170,6 +175,7 @@ class _Builder:
         for task in tasks:
             # Pipelines that share no channel never wait for each other.
             alignment = self._build.alignments.setdefault(region_of[task.id], SourceAlignment())
+            self._build.owners[task.id] = self._owners[task.id]
             self._build.tasks[task.id] = [
                 self._instance(task, index, alignment)
                 for index in range(task.parallelism)
@@ -188,7 +194,7 @@ class _Builder:
             alignment.add(head)
             return Instance(name, index, clock, root=root, head=head, alignment=alignment, participation=participation)
         inputs = [item for edge in self._graph.incoming(task.head) for item in self._wiring.inputs(edge, index)]
-        gate = InputGate(inputs, self._options.batch_rows)
+        gate = InputGate(inputs, self._options.batch_rows, index)
         return Instance(name, index, clock, root=root, gate=gate, participation=participation)
 
     def _head(self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, root: ChainNode) -> SourceHead:

@@ -17,6 +17,7 @@ from penstock.engine.core.elements import (
     START_OF_TIME_US,
     Barrier,
     Batch,
+    CancelBarrier,
     Element,
     EndOfStream,
     Idle,
@@ -108,8 +109,10 @@ def push(node: ChainNode, port: int, element: Element) -> Iterator[Room]:
         yield from _end(node, element)
     elif isinstance(element, Idle) and node.operator.unanswered():
         node.idle = True
+    elif isinstance(element, Reroute):
+        yield from _reroute(node, element)
     else:
-        assert isinstance(element, Idle | Reroute)
+        assert isinstance(element, Idle | CancelBarrier)
         yield from _control(node, element)
     if node.sic.holds and node.sic.is_due(node.operator.context.clock.monotonic_ns()):
         yield from _send_sic(node)
@@ -174,6 +177,21 @@ def _end(node: ChainNode, element: EndOfStream) -> Iterator[Room]:
     if node.sic.holds:
         yield from _send_sic(node)
     yield from _control(node, element)
+
+
+def _reroute(node: ChainNode, reroute: Reroute) -> Iterator[Room]:
+    """Let a marker through, which goes on to tasks that move together alone."""
+    operator = node.operator
+    if not operator.takes_reroute(reroute):
+        yield from _wait(node, lambda: not operator.takes_reroute(reroute))
+    yield from _release(node)
+    yield from _emit(node, operator.on_reroute(reroute))
+    for nodes in node.chained.values():
+        for target in nodes:
+            yield from push(target, target.port, reroute)
+    for outputs in node.exchanged.values():
+        for output in outputs:
+            output.reroute(reroute)
 
 
 def _emit(node: ChainNode, emissions: Iterable[Emission], cause: Batch | None = None) -> Iterator[Room]:

@@ -8,15 +8,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.elements import Batch, Element, part_of_sic
+from penstock.engine.core.elements import Batch, Element, Reroute, part_of_sic
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
 from penstock.engine.transport.halves import FullSenders, SendingHalf
+from penstock.model.ids import TaskId
+from penstock.model.key_groups import moved
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.keys.partition import partition
 
 
 class Output(ABC):
     """One edge as its producer instance sees it."""
+
+    leads_to: TaskId | None = None
+    """The first of the tasks that move together with that of the receivers; set when it is built."""
 
     def __init__(self, senders: Sequence[SendingHalf]) -> None:
         """Take the sending halves of the channels to every receiving instance."""
@@ -41,6 +46,11 @@ class Output(ABC):
         """Send a control element to every receiver, after all rows sent before."""
         for sender in self.senders:
             sender.put(element)
+
+    def reroute(self, reroute: Reroute) -> None:
+        """Send rows behind this to other owners, and the marker between, if the receivers' task is one that moves."""
+        if reroute.task == self.leads_to:
+            self.send_control(reroute)
 
 
 class Forward(Output):
@@ -112,6 +122,12 @@ class Hash(Output):
                     part = replace(batch, sic=part_of_sic(batch.sic, rows.size, batch.rows.num_rows))
                 # The receiver takes them, together with what else waits there.
                 sender.put(part, rows)
+
+    def reroute(self, reroute: Reroute) -> None:
+        """Switch the owners, too."""
+        if reroute.task == self.leads_to:
+            self._owners = moved(self._owners, reroute.groups)
+        super().reroute(reroute)
 
     def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
         try:

@@ -10,6 +10,7 @@ from penstock.engine.core.elements import (
     END_OF_TIME_US,
     Barrier,
     Batch,
+    CancelBarrier,
     Element,
     EndOfStream,
     Idle,
@@ -37,15 +38,16 @@ class InputGate:
     Watermarks and idleness are merged; a barrier or reroute comes out once, when every open channel has delivered
     it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. A channel
     that brings a later barrier, or a reroute, in the place of the barrier that others have delivered will never bring
-    that one: it is given up (`take_given_up`), its channels are read on, and what is left of it is dropped.
+    that one: it is given up (`take_given_up`), its channels are read on, and what is left of it is dropped. So is one
+    that a channel cancels. A reroute that does not concern the instance blocks no channel, and no barrier.
 
     Batches of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to
     pieces, and every piece would cost its receiver as many steps as a whole one. One that is large and was not cut
     comes out as it is: to copy it costs more than the steps that would be saved.
     """
 
-    def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
-        """Take the channels; there is at least one."""
+    def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1, number: int | None = None) -> None:
+        """Take the channels, at least one; ``number`` is the instance's in its task, None: any reroute concerns it."""
         self.inputs = tuple(inputs)
         self.on_input: Callable[[], None] = asleep
         """Called when something has arrived; set by the loop that steps the gate's instance."""
@@ -60,6 +62,9 @@ class InputGate:
         self._drained = True
         self._blocked: set[int] = set()
         self._awaited: Barrier | Reroute | None = None
+        self._number = number
+        # Reroutes that do not concern the instance, oldest first, and the open channels that have delivered each.
+        self._passing: dict[Reroute, set[int]] = {}
         # The greatest epoch whose barrier came out or was given up; 0: none.
         self._past_epoch = 0
         self._given_up: list[int] = []
@@ -164,6 +169,10 @@ class InputGate:
             return self._idle(port, self._merge.set_idle(index))
         if isinstance(element, EndOfStream):
             return self._end(index, element)
+        if isinstance(element, CancelBarrier):
+            if element.epoch > self._past_epoch:
+                self._cancel(element.epoch)
+            return None
         return self._align(index, element)
 
     def _joined(self, index: int, first: Batch, picks: Picks | None) -> Batch:
@@ -228,13 +237,19 @@ class InputGate:
         # An ended channel counts as having delivered a watermark at the end of time and every later barrier.
         if element.drained and self._advance(index, END_OF_TIME_US):
             self._released.append((port, Watermark(self._merge.time_us)))
-        barrier = self._release(port)
-        if barrier is not None:
-            self._released.append(barrier)
+        for delivered in self._passing.values():
+            delivered.discard(index)
+        self._released.extend((port, reroute) for reroute in self._passed())
+        aligned = self._release(port)
+        if aligned is not None:
+            self._released.append(aligned)
         return self._released.popleft() if self._released else None
 
     def _align(self, index: int, element: Barrier | Reroute) -> tuple[int, Element] | None:
         awaited = self._awaited
+        if isinstance(element, Reroute) and not element.concerns(self._number):
+            self._passing.setdefault(element, set()).add(index)
+            return next(((self.inputs[index].port, reroute) for reroute in self._passed()), None)
         if isinstance(element, Barrier):
             if element.epoch <= self._past_epoch:
                 return None
@@ -249,6 +264,22 @@ class InputGate:
         self._awaited = element
         self._blocked.add(index)
         return self._release(self.inputs[index].port)
+
+    def _passed(self) -> list[Reroute]:
+        """Take out the reroutes that every open channel has delivered."""
+        passed = [item for item, by in self._passing.items() if len(by) + self._ended == len(self.inputs)]
+        for reroute in passed:
+            del self._passing[reroute]
+        return passed
+
+    def _cancel(self, epoch: int) -> None:
+        awaited = self._awaited
+        if isinstance(awaited, Barrier) and awaited.epoch <= epoch:
+            if awaited.epoch < epoch:
+                self._give_up(awaited.epoch)
+            self._awaited = None
+            self._unblock()
+        self._give_up(epoch)
 
     def _give_up(self, epoch: int) -> None:
         self._past_epoch = epoch

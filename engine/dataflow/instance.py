@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.core.contract import Clock, Operator, asleep
-from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Reroute
+from penstock.engine.core.elements import Barrier, Batch, CancelBarrier, Element, EndOfStream, Reroute
 from penstock.engine.dataflow.accounting import Accounting, Activity
 from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, TakeReport
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
+from penstock.engine.dataflow.handovers import Handover, Handovers, TellMove, nobody_moves
 from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
@@ -23,11 +24,12 @@ PATIENCE_NS = 20_000_000
 class Participation:
     """The part of an instance in checkpoints: ``report`` takes its contribution, from the thread that steps it.
 
-    ``last_epoch`` is the last epoch before its first barrier.
+    ``last_epoch`` is the last epoch before its first barrier. ``moves`` takes what it says of moves, in the same way.
     """
 
     report: TakeReport
     last_epoch: int
+    moves: TellMove = nobody_moves
 
 
 class Instance:
@@ -47,7 +49,7 @@ class Instance:
     ) -> None:
         """Give either a gate or a head. ``root`` is the first operator of the chain.
 
-        Without ``participation`` barriers pass and nothing is cut.
+        Without ``participation`` barriers pass, and nothing is cut or moves.
         """
         self.task = task
         self.index = index
@@ -71,6 +73,9 @@ class Instance:
         self.delivered = 0 if participation is None else participation.last_epoch
         """The epoch of the last barrier that was passed, by this instance or before it began."""
         self._patient_since_ns: int | None = None
+        self._handovers = Handovers(
+            task, index, self.nodes, nobody_moves if participation is None else participation.moves
+        )
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self.nodes]
         self._timed = [item for item in operators if type(item).timer_ns is not Operator.timer_ns]
@@ -92,6 +97,16 @@ class Instance:
         """Let a source instance read nothing more; ``drain``: as if its input had ended."""
         assert self.head is not None
         self.head.stop(drain)
+        self.on_change()
+
+    def send_reroute(self, reroute: Reroute) -> None:
+        """Let a producer of tasks that move send rows to the new owners from here on; between two steps."""
+        for output in self.outputs:
+            output.reroute(reroute)
+
+    def take_over(self, handover: Handover) -> None:
+        """Take in what another instance of the task gives; between two steps."""
+        self._handovers.arrived(handover)
         self.on_change()
 
     def has_barrier(self) -> bool:
@@ -196,10 +211,10 @@ class Instance:
             while self.gate.has_input():
                 taken = self.gate.take()
                 if taken is None:
-                    self._report_given_up(self.gate)
+                    yield from self._cancel_given_up(self.gate)
                     continue
                 if isinstance(taken[1], Barrier | Reroute):
-                    self._report_given_up(self.gate)
+                    yield from self._cancel_given_up(self.gate)
                 yield from self._push(*taken)
                 if isinstance(taken[1], Batch | EndOfStream):
                     return
@@ -219,11 +234,12 @@ class Instance:
             yield from self._push(0, element)
         yield from send_letters(self.root)
 
-    def _report_given_up(self, gate: InputGate) -> None:
-        given_up = gate.take_given_up()
-        if self._participation is not None:
-            for epoch in given_up:
+    def _cancel_given_up(self, gate: InputGate) -> Iterator[Room]:
+        """Say which barriers will not come: others may wait for them, and hold up what the marker of a move needs."""
+        for epoch in gate.take_given_up():
+            if self._participation is not None:
                 self._participation.report(BarrierGivenUp(self.name, epoch))
+            yield from push(self.root, 0, CancelBarrier(epoch))
 
     def _push(self, port: int, element: Element) -> Iterator[Room]:
         yield from push(self.root, port, element)
@@ -231,6 +247,8 @@ class Instance:
             self.delivered = element.epoch
             failpoint("instance.barrier.passed")
             self._cut(element.epoch, ended=False)
+        elif isinstance(element, Reroute):
+            self._handovers.passed(element)
         elif isinstance(element, EndOfStream):
             self.done = True
             failpoint("instance.ended")

@@ -8,6 +8,7 @@ from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.checkpoint_port import InstanceReport
+from penstock.engine.dataflow.handovers import TellMove, nobody_moves
 from penstock.engine.paging.paging import Paging
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.engine.transport.in_memory import join
@@ -58,7 +59,8 @@ class InstanceServices:
     """All services of instances. Without ``paging``, state that lies by keys must fit in memory.
 
     Only instances that it ``hosts`` are built. ``report`` takes the number of an attempt and what its instances
-    contribute to checkpoints, from the thread of the loop; None: they take part in none. With ``keeps`` sources leave
+    contribute to checkpoints, from the thread of the loop; None: they take part in none. ``moves`` takes what they say
+    of moves, in the same way. With ``keeps`` sources leave
     their streams open at their ends. ``sampling_seed`` is that of the samples that sources keep when they shed.
     """
 
@@ -71,5 +73,6 @@ class InstanceServices:
     hosts: Hosts = everything_here
     paging: Paging | None = None
     report: Callable[[int, InstanceReport], None] | None = None
+    moves: TellMove = nobody_moves
     keeps: bool = False
     sampling_seed: int = 0

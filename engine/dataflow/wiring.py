@@ -6,6 +6,7 @@ from penstock.engine.dataflow.exchange import Broadcast, Forward, Hash, Output, 
 from penstock.engine.dataflow.input_gate import GateInput
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.expressions.compiler import CompiledProjection, compile_projection
+from penstock.engine.restore.key_group_owners import leaders
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph
@@ -34,6 +35,7 @@ class Wiring:
         self._hosts = services.hosts
         self._capacity_bytes = capacity_bytes
         self._owners = owners
+        self._leads = leaders(graph)
         self._keys: dict[Edge, CompiledProjection] = {}
 
     def join(self, edge: Edge) -> None:
@@ -64,6 +66,11 @@ class Wiring:
 
     def output(self, edge: Edge, producer: int) -> Output:
         """Return what one producer of an edge sends by."""
+        output = self._exchange(edge, producer)
+        output.leads_to = self._leads[self._graph.task_of(edge.consumer).id]
+        return output
+
+    def _exchange(self, edge: Edge, producer: int) -> Output:
         senders = [self.senders[edge][pair] for pair in self._pairs_from(edge, producer)]
         match edge.exchange:
             case "forward":

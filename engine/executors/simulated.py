@@ -18,6 +18,7 @@ from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.cluster import Cluster
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.executors.simulation.managed import ManagedProcess
+from penstock.engine.executors.simulation.moving import MoveCounts, RandomMoves
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.executors.simulation.random_rates import RandomRates, branches_above, kept_input
@@ -56,7 +57,7 @@ class SeedResult:
     """The outcome of one seed. ``problem`` is None if the committed output is that of the undisturbed run.
 
     ``crashes`` counts losses of power or of a worker, ``crashed_at`` failpoints at which power was lost, ``passed``
-    failpoints that were passed, ``committed`` checkpoints.
+    failpoints that were passed, ``committed`` checkpoints; ``moves`` are those of key groups, if there were to be any.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class SeedResult:
     passed: Mapping[str, int]
     rescaled: int
     committed: int
+    moves: MoveCounts | None
     turns: int
     virtual_ns: int
     story: tuple[str, ...]
@@ -113,6 +115,9 @@ class Simulation:
         self.sheds = False
         """Whether keep rates of sources and branches change at random; what comes out of a seed is then compared with
         undisturbed runs over the rows that its log says were kept. To be set before `run`."""
+        self.moves = False
+        """Whether key groups change their instances at random while a job runs; its state is paged. To be set before
+        `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
@@ -130,6 +135,8 @@ class Simulation:
         world.fate.head_kills = world.dice.between(1, self.head_kills) if self.head_kills else 0
         if self.sheds:
             world.rates = RandomRates(world.dice, self.plan_at(self.parallelism).graph, 20.0 / self._turns)
+        if self.moves:
+            world.moves = RandomMoves(world.dice, 25.0 / self._turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[SinkDifference, ...] = ()
@@ -150,6 +157,7 @@ class Simulation:
             passed=dict(fate.passed),
             rescaled=life.rescaled,
             committed=life.committed,
+            moves=None if world.moves is None else world.moves.counts,
             turns=world.turned,
             virtual_ns=world.clock.monotonic_ns(),
             story=world.history.story(),

@@ -13,6 +13,11 @@ SWEPT, PASSED = "paging swept_us", "paging passed_us"
 """The notes that say up to which watermark a bucket, or a whole operator, has come, and which one has gone out."""
 
 
+def swept_us(notes: Notes) -> int:
+    """Return up to which watermark a bucket with these notes has come."""
+    return int(notes.get(SWEPT, START_OF_TIME_US) or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class BucketSource:
     """State of a checkpoint that lies within ``span``: about ``bytes``, read by ``load`` (None: there is none).
@@ -35,7 +40,7 @@ class Bucket:
 
     ``segments`` are the lengths of the images that are stored. ``log_rows``: they hold nothing but so many rows of each
     log, numbered from 0 on, so that rows that are appended can be stored behind them; None: more than that.
-    ``stored_changes`` is what `MemoryStore.changes` was of them.
+    ``stored_changes`` is what `MemoryStore.changes` was of them. ``awaited``: another instance is about to give it.
     """
 
     span: Span
@@ -52,6 +57,7 @@ class Bucket:
     watermark_us: int = START_OF_TIME_US
     paged_due_us: int | None = None
     paged_timer_ns: int | None = None
+    awaited: bool = False
 
     @property
     def is_resident(self) -> bool:

@@ -29,7 +29,7 @@ class BucketMoves:
         """Return the watermark that an operator passes on; it depends on its settings and the time alone."""
         resident = next((bucket for bucket in self._stores.buckets if bucket.is_resident), None)
         if resident is None:
-            resident = self._stores.buckets[0]
+            resident = next(bucket for bucket in self._stores.buckets if not bucket.awaited)
             self._stores.load(resident)
         return resident.operator.output_watermark(time_us)
 

@@ -16,18 +16,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.core.contract import Notes, Operator, OperatorContext
-from penstock.engine.core.elements import START_OF_TIME_US
-from penstock.engine.paging.bucket import SWEPT, Bucket, ResidentState
+from penstock.engine.paging.bucket import Bucket, ResidentState, swept_us
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
-from penstock.engine.paging.key_ranges import lows_of
+from penstock.engine.paging.key_ranges import Span, lows_of
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import StoreImage, dump_of
+from penstock.state.tables.image import StoreDump, StoreImage, dump_of
 
 __all__ = ["BucketStores", "PagingOptions"]
 
@@ -69,6 +68,8 @@ class BucketStores(StateStore):
         self._closed_bytes = 0
         self._unchecked: set[int] = set()
         """First positions of the buckets that were stored since the last copy of the page store."""
+        self.awaited = 0
+        """How many buckets are awaited."""
         self._uses = 0
         self._hits = self._misses = self._load_ns = 0
 
@@ -128,6 +129,8 @@ class BucketStores(StateStore):
         ``needed_bytes`` is what is to be in memory besides if it must be loaded.
         """
         cut = self._cut
+        if bucket.awaited:
+            return False
         if cut is None:
             return True
         if not bucket.is_resident:
@@ -219,18 +222,37 @@ class BucketStores(StateStore):
 
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
         """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
-        assert bucket.held is not None and self._cut is None
         before_bytes = bucket.bytes
         expected_bytes = 2 * before_bytes + added_bytes
         spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self.options.largest_bytes(2)))))
-        part, notes = dump_of(bucket.held.store.contents()), bucket.notes()
+        return self.put_in(*self.take_out(bucket), spans, bucket.used, before_bytes)
+
+    def only(self, span: Span, part: StoreDump, notes: Notes) -> StoreDump | None:
+        """Return what a dump has of the keys in a span."""
+        piece = Bucket(span)
+        self.hold(piece, StoreImage([part], span.holds), (notes,))
+        assert piece.held is not None
+        chosen = dump_of(piece.held.store.contents())
+        self._release(piece)
+        return chosen
+
+    def take_out(self, bucket: Bucket) -> tuple[StoreDump | None, Notes]:
+        """Take a bucket in memory, which has nothing pending, away; return what it held."""
+        assert bucket.held is not None and self._cut is None
+        held = dump_of(bucket.held.store.contents()), bucket.notes()
         self._release(bucket)
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)
         self.buckets.remove(bucket)
+        return held
+
+    def put_in(
+        self, part: StoreDump | None, notes: Notes, spans: Sequence[Span], used: int, before_bytes: int
+    ) -> list[Bucket]:
+        """Make a bucket for each of these spans of one that was taken out, of so many bytes; return these."""
         pieces = []
         for span in spans:
-            piece = Bucket(span, dirty=True, used=bucket.used)
+            piece = Bucket(span, dirty=True, used=used)
             self.hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
             self.buckets.append(piece)
             pieces.append(piece)
@@ -354,7 +376,7 @@ class BucketStores(StateStore):
         # It takes as much memory as the bucket itself.
         store.forget_image()
         for item in notes:
-            bucket.watermark_us = max(bucket.watermark_us, int(item.get(SWEPT, START_OF_TIME_US) or 0))
+            bucket.watermark_us = max(bucket.watermark_us, swept_us(item))
         bucket.held = ResidentState(operator, store)
         self._resident[id(bucket)] = bucket
 

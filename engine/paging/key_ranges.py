@@ -37,6 +37,14 @@ class Span:
         bounds = sorted({self.low + (self.high - self.low) * index // pieces for index in range(pieces + 1)})
         return [Span(low, high) for low, high in pairwise(bounds)]
 
+    def without(self, others: "Sequence[Span]") -> "list[Span]":
+        """Return what is left of it between some sorted, disjoint spans."""
+        bounds = [self.low, *(bound for other in others for bound in (other.low, other.high)), self.high]
+        pairs = [
+            (max(low, self.low), min(high, self.high)) for low, high in zip(bounds[::2], bounds[1::2], strict=True)
+        ]
+        return [Span(low, high) for low, high in pairs if low < high]
+
 
 WHOLE = Span(0, RING)
 

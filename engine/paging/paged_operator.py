@@ -5,13 +5,14 @@ cut into several; those that do not fit the budget lie in the page store, and in
 them serves many rows (docs/design/keyed-state.md 4).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.engine.core.contract import Emission, Notes, Operator, OperatorContext
-from penstock.engine.core.elements import START_OF_TIME_US, Batch
+from penstock.engine.core.elements import START_OF_TIME_US, Batch, Reroute
 from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import PASSED, SWEPT, BucketSource
+from penstock.engine.paging.bucket_handover import BucketHandover, GivenBucket
 from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.key_ranges import owned_spans
@@ -64,6 +65,8 @@ class PagedOperator(Operator):
         self._sources = ()
         swept_us, passed_us = (context.earliest(note, START_OF_TIME_US) for note in (SWEPT, PASSED))
         self._backlog = Backlog(self._stores, self._moves, self._clock, template.minds_watermarks, swept_us, passed_us)
+        self._handover = BucketHandover(self._stores, self._moves)
+        self._given: dict[int, tuple[GivenBucket, ...]] = {}
         self._hurried = False
         # Idleness may wait behind rows that a barrier has worked off; `released_watermark` is when it goes on.
         self._asked_at_once = False
@@ -122,14 +125,16 @@ class PagedOperator(Operator):
         return released
 
     def has_room(self) -> bool:
-        """Return whether more input may wait; a checkpoint that is written lets twice as much."""
+        """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much."""
         options = self._stores.options
-        if self._stores.writing_out():
+        if self._stores.writing_out() or self._stores.awaited:
             return self._backlog.bytes + self._backlog.later_bytes < 2 * options.waiting_bytes
         return not self._backlog.under_way and not self._backlog.is_full
 
     def takes_barrier(self) -> bool:
-        """Return whether everything is worked off, and the checkpoint before is written or given up."""
+        """Return whether everything is worked off and there, and the checkpoint before is written or given up."""
+        if self._stores.awaited:
+            return False
         self._hurried = self._stores.frozen() or bool(self._backlog) or self.has_pending()
         return not self._hurried and not self._stores.writing_out()
 
@@ -208,6 +213,31 @@ class PagedOperator(Operator):
             if bucket.is_resident and (bucket.dirty or not bucket.stored):
                 yield from self._moves.advance(bucket, self._backlog.swept_us)
                 yield from bucket.operator.on_barrier(epoch)
+
+    def takes_reroute(self, reroute: Reroute) -> bool:
+        """Return whether it does not concern this instance, or everything is worked off, as for a barrier."""
+        return not reroute.concerns(self.context.instance) or self.takes_barrier()
+
+    def on_reroute(self, reroute: Reroute) -> Iterable[Emission]:
+        """Take what moves away out of the buckets, until `take_given`, and await what comes, until `install`."""
+        super().on_reroute(reroute)
+        instance, owners = self.context.instance, self.context.key_groups
+        if not reroute.concerns(instance):
+            return
+        self._hurried = False
+        self._given = yield from self._handover.give(reroute, owners, instance, self._backlog.swept_us)
+        yield from self._handover.make_way(reroute, owners, instance)
+        yield from self._moves.make_room(0)
+
+    def take_given(self) -> Mapping[int, Sequence[GivenBucket]]:
+        """Return what this instance has given by the last marker, by who takes it, once."""
+        given, self._given = self._given, {}
+        return given
+
+    def install(self, buckets: Iterable[GivenBucket]) -> None:
+        """Take in buckets that are awaited; between two steps."""
+        for given in buckets:
+            self._handover.install(given)
 
     def notes(self) -> Notes:
         """Return how far the input has come; every bucket's own notes lie with its state."""

@@ -36,13 +36,23 @@ def owner_tables(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Own
     """
     tables: dict[TaskId, Owners] = {}
     parallelism = {task.id: task.parallelism for task in graph.tasks}
-    for tasks in joined_tasks(graph, [edge for edge in graph.edges if edge.exchange == "forward"]):
+    for tasks in coupled_tasks(graph):
         instances = parallelism[min(tasks)]
         count = max(key_groups, instances)
         before = next((table for table in _noted_of(graph, tasks, noted) if len(table) == count), None)
         table = assign(count, instances) if before is None else reassign(before, instances)
         tables |= dict.fromkeys(tasks, table)
     return tables
+
+
+def coupled_tasks(graph: ExecutionGraph) -> tuple[frozenset[TaskId], ...]:
+    """Return the tasks that share owners, and move together: those that are joined by forward edges."""
+    return joined_tasks(graph, [edge for edge in graph.edges if edge.exchange == "forward"])
+
+
+def leaders(graph: ExecutionGraph) -> dict[TaskId, TaskId]:
+    """Return the task that stands for those that each moves with: their first."""
+    return {task: min(tasks) for tasks in coupled_tasks(graph) for task in tasks}
 
 
 def _noted_of(graph: ExecutionGraph, tasks: frozenset[TaskId], noted: Mapping[str, Owners]) -> list[Owners]:

@@ -9,13 +9,13 @@
 | 4 | rows | of a batch |
 | 4 | piece | bytes of the body that go with this frame |
 | 8 | body | bytes of the body in all |
-| 8 | size | bytes of credit that a batch takes or that are given back; bytes of the ring that were read |
-| 8 | value | ingest time in wall microseconds, watermark, epoch, whether drained |
+| 8 | size | credit in bytes that a batch takes or that is given back; bytes of the ring that were read; a move's task |
+| 8 | value | ingest time in wall microseconds, watermark, epoch, number of a move, whether drained |
 | 8 | keep | of a batch |
 
 The tail of a batch has a byte for each plain column, 1 if it has nulls, and behind them the number of branches that
 have rates, these, the number of samplers of keys that have some, these, and the SIC of each query, 8 bytes; nothing if
-there is none of it.
+there is none of it. That of a reroute has each key group that moves, its giver and its taker, in 4 bytes each.
 
 Numbers are little-endian, ``value`` and ``size`` signed.
 """
@@ -25,11 +25,22 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Idle, Reroute, Sic, Watermark
+from penstock.engine.core.elements import (
+    Barrier,
+    Batch,
+    CancelBarrier,
+    Element,
+    EndOfStream,
+    Idle,
+    Reroute,
+    Sic,
+    Watermark,
+)
 from penstock.model.errors import BugError
+from penstock.model.ids import TaskId
 
 _HEADER = struct.Struct("<BBHIIIqqqd")
-_OWNER = struct.Struct("<II")
+_GROUP = struct.Struct("<III")
 
 HEADER_BYTES = _HEADER.size
 
@@ -54,6 +65,7 @@ class Kind(IntEnum):
     """So many bytes of the ring were read; on a link without a ring: all was read, up to the `BYE`."""
     BYE = 11
     """No element follows on the link, and none is missing; what the other side sends is still read."""
+    CANCEL = 12
 
 
 class Frame(NamedTuple):
@@ -115,8 +127,11 @@ def frame_of(channel: int, element: Element) -> Frame:
             return Frame(Kind.BARRIER, channel, value=epoch)
         case Idle():
             return Frame(Kind.IDLE, channel)
-        case Reroute(epoch, owners):
-            return Frame(Kind.REROUTE, channel, value=epoch, tail=b"".join(_OWNER.pack(*pair) for pair in owners))
+        case CancelBarrier(epoch):
+            return Frame(Kind.CANCEL, channel, value=epoch)
+        case Reroute(move, task, groups):
+            tail = b"".join(_GROUP.pack(*group) for group in groups)
+            return Frame(Kind.REROUTE, channel, size=task, value=move, tail=tail)
         case EndOfStream(drained):
             return Frame(Kind.END, channel, value=drained)
         case Batch():
@@ -133,7 +148,9 @@ def element_of(frame: Frame) -> Element:
         case Kind.IDLE:
             return Idle()
         case Kind.REROUTE:
-            return Reroute(frame.value, tuple(_OWNER.iter_unpack(frame.tail)))
+            return Reroute(frame.value, TaskId(frame.size), tuple(_GROUP.iter_unpack(frame.tail)))
+        case Kind.CANCEL:
+            return CancelBarrier(frame.value)
         case Kind.END:
             return EndOfStream(bool(frame.value))
     raise BugError(f"a frame of kind {frame.kind.name} is no control element")

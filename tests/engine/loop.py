@@ -1,6 +1,6 @@
 """A worker loop in a test's hands: operators that cost a given time on a clock that only they move."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,25 +61,27 @@ def instance(
     inputs: list[Channel],
     outputs: list[Output] | None = None,
     participation: Participation | None = None,
+    index: int = 0,
+    key_groups: Sequence[int] = (0,),
 ) -> Instance:
-    """Wire one operator between channels."""
+    """Wire one operator between channels; ``key_groups`` are the owners."""
     counters = RowCounters()
     context = OperatorContext(
         name=name,
-        instance=0,
-        parallelism=1,
+        instance=index,
+        parallelism=max(key_groups) + 1,
         clock=clock,
         state=MemoryStore(name, None),
         counters=counters,
         dead_letters=DeadLetterWriter(Path("unused")),
-        key_groups=np.zeros(1, np.int32),
+        key_groups=np.array(key_groups, np.int32),
         batch_rows=32_768,
         seed=0,
     )
     operator.open(context)
     node = ChainNode(name, operator, counters, exchanged={MAIN: outputs or []})
-    gate = InputGate([GateInput(channel.receiver, 0) for channel in inputs])
-    return Instance(name, 0, clock, root=node, gate=gate, participation=participation)
+    gate = InputGate([GateInput(channel.receiver, 0) for channel in inputs], number=index)
+    return Instance(name, index, clock, root=node, gate=gate, participation=participation)
 
 
 def channel(name: str = "channel", capacity_bytes: int = 1 << 20, elements: Iterable[Element] = ()) -> Channel:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.key_groups import assign, key_groups_at, reassign
+from penstock.model.key_groups import assign, key_groups_at, moved, reassign
 
 HIGH = np.uint64(32)
 
@@ -106,3 +106,13 @@ def test_owners_with_any_numbers_become_balanced_ones(owners, data):
 def test_the_number_that_has_gone_is_taken_over():
     before = np.repeat(np.array([0, 2, 3], np.int32), 4)
     assert reassign(before, 3).tolist() == [0] * 4 + [2] * 4 + [1] * 4
+
+
+def test_what_moves_has_its_taker_and_the_rest_stays():
+    before = assign(8, 2)
+    after = moved(before, [(1, 0, 1), (6, 1, 0)])
+    assert after.tolist() == [0, 1, 0, 0, 1, 1, 0, 1]
+    assert before.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert not after.flags.writeable
+    with pytest.raises(ValueError, match="key group 6 is 1's, and cannot be given by 0"):
+        moved(before, [(6, 0, 1)])

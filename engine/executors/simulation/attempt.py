@@ -15,12 +15,14 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build, build
 from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, participants
 from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.handovers import Handover, nobody_moves
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import Halves, InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Ran, Waiting, Worker
 from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.executors.simulation.faults import PowerLossError
+from penstock.engine.executors.simulation.moving import SimulatedMoves
 from penstock.engine.executors.simulation.network import Link, Network
 from penstock.engine.executors.simulation.world import StuckError, World
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck, struck_by_commit
@@ -61,6 +63,11 @@ class SimulatedAttempt:
         self._place: dict[tuple[TaskId, int], int] = {}
         self._letters = DeadLetterWriter(plan.directory, default="skip")
         self._cuts = LocalCuts(context.cut_writer, self._letters.flush)
+        self._moves: SimulatedMoves | None = None
+        if world.moves is not None:
+            self._moves = SimulatedMoves(
+                world.moves, plan.graph, world.history, context.checkpoints, clock.monotonic_ns
+            )
         self._services = InstanceServices(
             clock,
             world.state,
@@ -70,6 +77,7 @@ class SimulatedAttempt:
             channel=self._channel,
             paging=None if world.pages is None else world.pages.make(),
             report=self._report,
+            moves=nobody_moves if self._moves is None else self._moves.tell,
             sampling_seed=plan.sampling_seed,
         )
         self._acknowledged: list[deque[Callable[[], None]]] = [deque() for _ in range(self._count)]
@@ -115,6 +123,8 @@ class SimulatedAttempt:
         self._world.history.event(
             f"{len(failed)} of {len(self._instances)} instances fail: {type(error).__name__}: {error}"
         )
+        if self._moves is not None:
+            self._moves.gone(failed, str(error))
         self._remove(failed)
         for instance in failed:
             if instance.head is not None:
@@ -150,6 +160,8 @@ class SimulatedAttempt:
         self._network.maybe_cut(4.0 / self._world.turns)
         if self._world.rates is not None:
             self._world.rates.look(self)
+        if self._moves is not None:
+            self._moves.look()
         self._step(until_ns)
         if self._checkpoints.stopped is not None:
             self.drained = self._checkpoints.stopped.ended
@@ -207,6 +219,8 @@ class SimulatedAttempt:
             if number not in self._waiting or ((until := self._waiting[number]) is not None and until <= now_ns)
         ]
         choices += [partial(self._deliver, link) for link in self._network.due(now_ns)]
+        if self._moves is not None:
+            choices += [partial(self._hand_over, self._moves, handover) for handover in self._moves.due(now_ns)]
         choices += [partial(self._acknowledge, number) for number, acks in enumerate(self._acknowledged) if acks]
         due_ns = world.background.due_ns()
         if due_ns is not None and due_ns <= now_ns:
@@ -237,6 +251,10 @@ class SimulatedAttempt:
         self._world.history.detail(f"{_words(element)} arrives by {link.name}")
         self._waiting.clear()
 
+    def _hand_over(self, moves: SimulatedMoves, handover: Handover) -> None:
+        moves.deliver(handover)
+        self._waiting.clear()
+
     def _acknowledge(self, number: int) -> None:
         self._acknowledged[number].popleft()()
         self._waiting.clear()
@@ -264,6 +282,7 @@ class SimulatedAttempt:
         times = [
             until_ns,
             self._network.next_ns(),
+            None if self._moves is None else self._moves.next_ns(),
             self._world.background.due_ns(),
             self._checkpoints.due_ns(),
             *self._waiting.values(),
@@ -284,6 +303,8 @@ class SimulatedAttempt:
         restored = start.restored
         self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
         self._instances.add(part.instances)
+        if self._moves is not None:
+            self._moves.began(part.tasks, part.owners)
         if self._shed.rates is not None:
             part.set_keep(self._shed.rates)
         self._checkpoints.started(self, participants(self._graph, tasks), start)
@@ -329,6 +350,8 @@ class SimulatedAttempt:
             what = "end" if report.ended else f"barrier {report.epoch}"
             self._world.history.detail(f"{report.instance} is cut at its {what}")
             self._world.watermarks.cut(report, self._instances[report.instance])
+            if report.ended and self._moves is not None:
+                self._moves.ended(report.instance)
         else:
             self._world.history.detail(f"{report.instance} gives barrier {report.epoch} up")
         number = self._number(report.instance)

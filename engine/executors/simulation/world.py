@@ -8,6 +8,7 @@ from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.faults import Fate, Faults
 from penstock.engine.executors.simulation.history import History
+from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.page_faults import PageFaults
 from penstock.engine.executors.simulation.paged import SimulatedPages, SimulatedPaging
 from penstock.engine.executors.simulation.random_rates import RandomRates
@@ -47,6 +48,7 @@ class World:
         self.watermarks = Watermarks()
         self.pages: SimulatedPages | None = None
         self.rates: RandomRates | None = None
+        self.moves: RandomMoves | None = None
         if self.paging is not None:
             page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)
             self.pages = SimulatedPages(self.paging, page_faults)

@@ -10,6 +10,7 @@ from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.events import (
     AbortEpoch,
     AlignmentFailed,
+    BarriersHeld,
     Command,
     CommitFailed,
     CommitSinks,
@@ -328,3 +329,24 @@ def test_in_any_order_of_events_nothing_is_published_or_committed_too_early(acti
         act(world, action, choice)
     world.finish_fairly()
     assert world.stop is not None
+
+
+def test_no_barrier_is_sent_while_barriers_are_held() -> None:
+    coordinator = started()
+    assert play(coordinator, BarriersHeld(True), Requested(), Tick(10**12)) == []
+    assert coordinator.due_ns() is None
+    commands = play(coordinator, BarriersHeld(False), Tick(10**12))
+    assert [type(command) for command in commands] == [InjectBarrier]
+
+
+def test_a_barrier_that_is_under_way_may_come_to_its_end_while_barriers_are_held() -> None:
+    coordinator = started()
+    play(coordinator, Requested(), Tick(10**12), BarriersHeld(True))
+    assert [type(command) for command in play(coordinator, *acks(1))] == [StartUpload]
+
+
+def test_the_last_checkpoint_of_a_job_that_has_ended_needs_no_barrier() -> None:
+    coordinator = started()
+    ended = [InstanceEnded(name, 1, 0) for name in sorted(BOTH)]
+    commands = play(coordinator, BarriersHeld(True), *ended, Tick(10**12))
+    assert [type(command) for command in commands] == [StartUpload]

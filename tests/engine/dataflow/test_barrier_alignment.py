@@ -13,11 +13,12 @@ from penstock.engine.dataflow.input_gate import GateInput, InputGate
 from penstock.engine.dataflow.instance import Participation
 from penstock.engine.transport.in_memory import join
 from penstock.model.errors import BugError
+from penstock.model.ids import TaskId
 from tests.engine.loop import Costly, channel, instance, rows
 from tests.engine.support import ManualClock
 
 FIVE, SIX, SEVEN = Barrier(5), Barrier(6), Barrier(7)
-REROUTE = Reroute(5, ((0, 1),))
+REROUTE = Reroute(5, TaskId(0), ((0, 0, 1),))
 Place = tuple[int, int]
 """A channel, and how many of its elements came before."""
 
@@ -143,7 +144,7 @@ def test_a_later_barrier_gives_the_earlier_one_up_and_is_itself_aligned() -> Non
 
 
 def test_two_reroutes_that_meet_are_a_bug_and_neither_is_passed_over() -> None:
-    one, two = channel(elements=[REROUTE]), channel(elements=[Reroute(6, ((0, 0),))])
+    one, two = channel(elements=[REROUTE]), channel(elements=[Reroute(6, TaskId(0), ((0, 1, 0),))])
     gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     gate.take()
     with pytest.raises(BugError, match="neither may be passed over"):

@@ -71,3 +71,12 @@ def test_pieces_cover_what_was_cut(low: int, size: int, pieces: int) -> None:
 def test_what_two_spans_have_in_common(one: Span, other: Span, both: Span | None) -> None:
     assert one & other == both
     assert other & one == both
+
+
+@given(st.sets(st.integers(0, 40), max_size=12), st.integers(0, 40), st.integers(1, 40))
+def test_what_is_left_between_others(bounds: set[int], low: int, size: int) -> None:
+    ordered = sorted(bounds)
+    others = [Span(one, other) for one, other in zip(ordered[::2], ordered[1::2], strict=False)]
+    span = Span(low, low + size)
+    left = [place for piece in span.without(others) for place in range(piece.low, piece.high)]
+    assert left == [place for place in range(low, low + size) if not any(o.low <= place < o.high for o in others)]

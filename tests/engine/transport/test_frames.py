@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.core.elements import Barrier, Element, EndOfStream, Idle, Reroute, Watermark
+from penstock.engine.core.elements import Barrier, CancelBarrier, Element, EndOfStream, Idle, Reroute, Watermark
 from penstock.engine.transport.frames import Frame, FrameReader, Kind, element_of, frame_of, pack
+from penstock.model.ids import TaskId
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 FRAMES = st.builds(
@@ -48,8 +49,9 @@ def test_frames_come_out_of_any_portions(frames: list[Frame], data: st.DataObjec
         Watermark((1 << 63) - 1),
         Barrier(7),
         Idle(),
-        Reroute(3, ((0, 1), (127, 4))),
-        Reroute(4, ()),
+        CancelBarrier(8),
+        Reroute(3, TaskId(2), ((0, 1, 0), (127, 4, 70_000))),
+        Reroute(4, TaskId(0), ()),
         EndOfStream(),
         EndOfStream(drained=False),
     ],

@@ -1,0 +1,1 @@
+"""Moves of key groups between running instances: what may move, and what a move waits for. Pure."""

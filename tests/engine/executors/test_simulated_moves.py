@@ -1,0 +1,112 @@
+"""Key groups change their instances at random while a simulated job runs, and it puts out what it does undisturbed.
+
+``PENSTOCK_MOVE_SEEDS`` sets how many seeds each pipeline gets in the long suite; it is 500 before a version.
+"""
+
+import os
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock import count, sum_
+from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
+from penstock.engine.executors.simulation.paged import TINY, SimulatedPaging
+from penstock.engine.moves.movable import refusal
+from penstock.engine.paging.options import PagingOptions
+from tests.engine.executors.simulated_support import PIPELINES, read
+
+SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_MOVE_SEEDS", "40")))
+FEW = range(1, 4)
+
+SLOT_S = 4
+EPOCH = datetime(1970, 1, 1)
+IN_MEMORY = PagingOptions()
+
+
+class SlotTotals(ps.Process):
+    """Adds up the values of each slot of time, and says so at its end."""
+
+    totals = ps.map_state(int, int)
+
+    def process(self, row: dict[str, Any], context: Any) -> Iterator[dict[str, Any]]:
+        slot = int((row["at"] - EPOCH).total_seconds()) // SLOT_S
+        if not self.totals.contains(slot):
+            context.timers.at(EPOCH + timedelta(seconds=(slot + 1) * SLOT_S))
+            self.totals.put(slot, 0)
+        self.totals.put(slot, self.totals.get(slot) + row["value"])
+        yield from ()
+
+    def on_timer(self, timer: Any, context: Any) -> Iterator[dict[str, Any]]:
+        slot = int((timer.time - EPOCH).total_seconds()) // SLOT_S - 1
+        yield {"key": context.key, "slot": slot, "total": self.totals.get(slot)}
+        self.totals.delete(slot)
+
+
+def slots(job: ps.Job) -> None:
+    """A process function with state and a timer for each key and slot."""
+    keyed = read(job, 9).key_by("key")
+    keyed.process(SlotTotals, {"key": int, "slot": int, "total": int}).name("slots").collect().name("out")
+
+
+def upserted(job: ps.Job) -> None:
+    """Windows that move beside a count that may not, as an upsert sink is behind it."""
+    keyed = read(job, 10).key_by("key")
+    keyed.window(ps.tumbling("5s")).agg(n=count(), total=sum_("value")).name("windows").collect().name("out")
+    counts = keyed.agg(n=count()).name("counts")
+    counts.for_each_batch(print, mode="upsert", key="key").name("latest")
+
+
+MOVING = {**PIPELINES, "slots": slots, "upserted": upserted}
+
+
+def moving(name: str, folder: Path, options: PagingOptions) -> Simulation:
+    job = ps.Job()
+    MOVING[name](job)
+    made = Simulation(record_pipeline(job.graph, 10_000), parallelism=3, paging=SimulatedPaging(folder, options))
+    made.moves = True
+    return made
+
+
+def check(results: list[SeedResult]) -> None:
+    assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
+    moves = [result.moves for result in results if result.moves is not None]
+    assert sum(item.done for item in moves) > 2 * len(results)
+    assert sum(item.state_bytes for item in moves) > 0
+
+
+@pytest.mark.parametrize("name", ["tumbled", "slots", "upserted"])
+def test_a_few_seeds_of_moves_put_out_what_the_undisturbed_run_does(name: str, tmp_path: Path) -> None:
+    simulation = moving(name, tmp_path, IN_MEMORY)
+    check([simulation.run(seed) for seed in FEW])
+
+
+def test_buckets_that_are_outside_move(tmp_path: Path) -> None:
+    simulation = moving("sessions", tmp_path, TINY)
+    check([simulation.run(2)])
+
+
+@pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_put_out_what_the_undisturbed_run_does")
+@pytest.mark.parametrize("options", [IN_MEMORY, TINY], ids=["memory", "pages"])
+@pytest.mark.parametrize("name", MOVING)
+def test_every_seed_of_moves_puts_out_what_the_undisturbed_run_does(
+    name: str, options: PagingOptions, tmp_path: Path
+) -> None:
+    simulation = moving(name, tmp_path, options)
+    results = [simulation.run(seed) for seed in SEEDS]
+    check(results)
+    assert simulation.run(2).trace == results[1].trace
+    assert sum(result.crashes for result in results) > 0
+    assert sum(result.committed for result in results) > len(results)
+    assert sum(result.moves.failed for result in results if result.moves is not None) > 0
+
+
+def test_what_an_upsert_sink_is_behind_does_not_move(tmp_path: Path) -> None:
+    graph = moving("upserted", tmp_path, IN_MEMORY).plan_at(2)
+    reasons = {graph.name(task): refusal(graph, task.id) for task in graph.tasks}
+    told = {name: reason for name, reason in reasons.items() if reason is not None}
+    assert len(reasons) - len(told) == 1
+    assert sum("the upsert sink 'latest' is behind it" in reason for reason in told.values()) == 1
