@@ -15,6 +15,11 @@ from penstock.model.columns import Floats
 FIXED_STD = 20.0
 """How far the fixed part is expected from 0, percent of a core, before anything was read."""
 
+FIXED_MOST = 3.0 * FIXED_STD
+"""The most that the fixed part is taken for, percent of a core. When rows become dearer on a core that is full, fewer of
+them take as much of it, which looks as if all were fixed and shedding of no use. Rows that are taken for too dear only
+make rates settle later."""
+
 _RATE_STD = 50.0
 _DRIFT = 0.02
 """The share of the first uncertainty, as a standard deviation, that comes back with each reading."""
@@ -68,4 +73,13 @@ def with_reading(fit: CostFit | None, rates: Floats, percent: float) -> CostFit 
     said = float(at @ cost)
     if said > 0:
         cost = cost * max(0.0, percent / said) if (cost == 0.0).any() else cost
+    if cost[0] > FIXED_MOST:
+        cost = _with_most_fixed(cost, at)
     return CostFit(fit.unit, cost, np.asarray(fit.uncertainty - np.outer(gain, spread) + _DRIFT**2 * prior, np.float64))
+
+
+def _with_most_fixed(cost: Floats, at: Floats) -> Floats:
+    """Return parts of the same sum whose fixed one is the most there is; rows take the rest, as they cost so far."""
+    rows, rest = float(at[1:] @ cost[1:]), float(cost[0]) - FIXED_MOST
+    raised = cost[1:] * (1.0 + rest / rows) if rows > 0 else np.full(len(cost) - 1, rest / float(at[1:].sum()))
+    return np.concatenate([[FIXED_MOST], raised])

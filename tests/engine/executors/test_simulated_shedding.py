@@ -44,7 +44,15 @@ def parted(job: ps.Job) -> None:
     few.rebalance().select("key").name("keys").collect().name("out").with_min_accuracy(0.1, columns=False)
 
 
-PIPELINES = {"filtered": filtered, "parted": parted}
+def visits(job: ps.Job) -> None:
+    """Sessions whose rows are dropped by their keys, beside a query of the same rows that is shed on its own branch."""
+    rows = read(job, 4, "rows").select("key", "value", "at").name("all")
+    found = rows.key_by("key").window(ps.session("2s")).agg(n=ps.count(), total=ps.sum_("value")).name("visits")
+    found.collect().name("out").with_min_accuracy(0.1)
+    rows.select("value").name("values").collect().name("beside").with_min_accuracy(0.3, columns=False)
+
+
+PIPELINES = {"filtered": filtered, "parted": parted, "visits": visits}
 
 
 @cache
