@@ -16,9 +16,11 @@ FIXED_STD = 20.0
 """How far the fixed part is expected from 0, percent of a core, before anything was read."""
 
 FIXED_MOST = 3.0 * FIXED_STD
-"""The most that the fixed part is taken for, percent of a core. When rows become dearer on a core that is full, fewer of
-them take as much of it, which looks as if all were fixed and shedding of no use. Rows that are taken for too dear only
-make rates settle later."""
+"""The most that the fixed part is taken for, percent of a core.
+
+When rows become dearer on a core that is full, fewer of them take as much of it: that looks as if all were fixed and
+shedding of no use. Rows that are taken for too dear only make rates settle later.
+"""
 
 _RATE_STD = 50.0
 _DRIFT = 0.02

@@ -12,7 +12,7 @@ from tests.chaos.shedding_attacks import Orders, SheddingAttacker, make_orders, 
 
 pytestmark = pytest.mark.slow
 
-FEW, MANY = 20_000, 150_000
+FEW, MANY = 8_000, 150_000
 
 
 @pytest.fixture(scope="module")
@@ -34,23 +34,20 @@ def check(report: ChaosReport, kills: int) -> None:
     assert report.kills == kills and report.runs and report.rows
     assert report.left_out == {}
     assert (report.lost, report.duplicated) == (0, 0), report
-    print(report)
 
 
 def test_r11_what_is_committed_is_what_the_log_says_was_kept(orders: Orders, tmp_path: Path) -> None:
     with shedding_lives(orders) as start:
-        check(SheddingAttacker(tmp_path, start, orders).moments(3, seed=1), 3)
+        check(SheddingAttacker(tmp_path, start, orders).moments(2, seed=1), 2)
 
 
-@pytest.mark.long("100 kills; test_r11_what_is_committed_is_what_the_log_says_was_kept has three")
+@pytest.mark.long("100 kills; test_r11_what_is_committed_is_what_the_log_says_was_kept has two")
 def test_r11_100_kills_of_the_command(many_orders: Orders, tmp_path: Path) -> None:
     with shedding_lives(many_orders) as start:
         check(SheddingAttacker(tmp_path, start, many_orders).moments(100, seed=2), 100)
 
 
-@pytest.mark.long(
-    "100 kills; test_r11_what_is_committed_is_what_the_log_says_was_kept has three, without task managers"
-)
+@pytest.mark.long("100 kills; test_r11_what_is_committed_is_what_the_log_says_was_kept has two, without task managers")
 def test_r11_100_kills_of_task_managers(many_orders: Orders, tmp_path: Path) -> None:
     with shedding_lives(many_orders) as start:
         attacker = SheddingAttacker(tmp_path, start, many_orders)
