@@ -207,17 +207,16 @@ class _ByEdge:
 
     def __init__(self, counts: Sequence[int], tables: Sequence[pa.Table]) -> None:
         """``counts``: instances at that end of each edge."""
-        self._stops = np.cumsum(np.array(counts, np.int64))
-        self._counts = counts
+        self._counts = np.array(counts, np.int64)
+        self._starts = np.cumsum(self._counts) - self._counts
         self._table = pa.concat_tables(tables) if tables else None
 
     def __call__(self, column: str) -> Sequence[Floats]:
-        values = np.full(sum(self._counts), NAN)
+        values = np.full(int(self._counts.sum()), NAN)
         if self._table is not None:
-            edges = integers(self._table, "edge")
-            starts = self._stops - self._counts
-            values[starts[edges] + integers(self._table, "number")] = figures(self._table, column)
-        return np.split(values, self._stops[:-1]) if self._counts else []
+            rows = self._starts[integers(self._table, "edge")] + integers(self._table, "number")
+            values[rows] = figures(self._table, column)
+        return np.split(values, self._starts[1:]) if len(self._counts) else []
 
 
 def _budgets(graph: ExecutionGraph, options: LoopOptions) -> tuple[Numbers, Floats]:

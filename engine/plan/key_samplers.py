@@ -58,7 +58,11 @@ def sampled_operators(graph: JobGraph) -> list[tuple[OperatorId, str, Columns]]:
     With each go the name of the branch that leads there, and the columns of its results that have the keys.
     """
     return [
-        (node.id, branch_name(_edge(graph, node, port)), next(iter(descriptor_of(node.spec).key_columns(node.spec)), ()))
+        (
+            node.id,
+            branch_name(_edge(graph, node, port)),
+            next(iter(descriptor_of(node.spec).key_columns(node.spec)), ()),
+        )
         for node, port, _ in _samplers(graph)
         if len(node.inputs) == 1
     ]
