@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,9 @@ from penstock.engine.executors.managers.part_readings import keep_of, part_of
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
+
+Row = tuple[Any, ...]
+"""A row of a table of readings."""
 
 PARALLELISM = 10
 ON_MANAGER = 25
@@ -94,8 +98,8 @@ def measure(instances: int, cycles: int = CYCLES) -> ControlCost:
         if cycle >= WARM:
             percents.append(own / (control.period_s * 1e7))
     shed = 0 if order is None else len(order.rates.sources)
-    medians = (float(np.median(each)) for each in (walls, cpus, percents))
-    return ControlCost(job.instances, len(job.managers), *medians, shed)
+    wall, cpu, percent = (float(np.median(each)) for each in (walls, cpus, percents))
+    return ControlCost(job.instances, len(job.managers), wall, cpu, percent, shed)
 
 
 def _plan(instances: int) -> ExecutionGraph:
@@ -145,9 +149,9 @@ class _MadeUpJob:
             "cpu_ns": busy_ns,
             "records_in": self._taken,
         }
-        columns = [[task for task, _ in owned], [number for _, number in owned]]
+        columns: list[list[Any]] = [[task for task, _ in owned], [number for _, number in owned]]
         columns += [[figures.get(column, 0.0)] * len(owned) for column in INSTANCE_COLUMNS]
-        sent, received, logs = [], [], []
+        sent, received, logs = list[Row](), list[Row](), list[Row]()
         for number, edge in enumerate(self._edges):
             producer, consumer = (self._tasks[self.graph.task_of(end).id] for end in (edge.producer, edge.consumer))
             sent += [(number, one, self._taken) for task, one in owned if task == producer]
@@ -158,15 +162,21 @@ class _MadeUpJob:
                 if task == producer
             ]
         machine = MachineReading(self.now_ns, f"host {core}", (0,), int(seconds * 1e9 * 0.99), (int(seconds * 1e9),), 1)
-        tables = (_table(columns, INSTANCES), *map(_of_rows, (sent, received, logs), (SENT, RECEIVED, PARTITIONS)))
-        return ms.Readings(machine, *map(encode_table, tables), keep)
+        return ms.Readings(
+            machine,
+            encode_table(_table(columns, INSTANCES)),
+            encode_table(_of_rows(sent, SENT)),
+            encode_table(_of_rows(received, RECEIVED)),
+            encode_table(_of_rows(logs, PARTITIONS)),
+            keep,
+        )
 
 
-def _of_rows(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+def _of_rows(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     return _table([list(column) for column in zip(*rows, strict=True)], schema) if rows else schema.empty_table()
 
 
-def _table(columns: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Table:
+def _table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 

@@ -78,17 +78,17 @@ def make_orders(broker: str, count: int) -> Orders:
             value = b'{"shop":%d,"paid":%.3f}' % (_shop(place, part), _paid(place, part))
             producer.produce(topic, value, partition=part, timestamp=BEGIN_MS + place)
     assert producer.flush(60) == 0
-    place, part = np.divmod(np.arange(count * PARTITIONS), PARTITIONS)
+    places, parts = np.divmod(np.arange(count * PARTITIONS), PARTITIONS)
     return Orders(
         broker,
         topic,
         pa.table(
             {
-                "part": part,
-                "place": place,
-                "shop": _shop(place, part),
-                "paid": _paid(place, part),
-                "at_ms": BEGIN_MS + place,
+                "part": parts,
+                "place": places,
+                "shop": _shop(places, parts),
+                "paid": _paid(places, parts),
+                "at_ms": BEGIN_MS + places,
             }
         ),
     )
