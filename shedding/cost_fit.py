@@ -5,6 +5,7 @@ uses anyway, such as for fetching rows that are dropped and for firing windows, 
 Recursive least squares, whose uncertainty grows again by a little with each reading, so that old readings fade.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,13 @@ from penstock.model.columns import Floats
 
 FIXED_STD = 20.0
 """How far the fixed part is expected from 0, percent of a core, before anything was read."""
+
+FIXED_MOST = 3.0 * FIXED_STD
+"""The most that the fixed part is taken for, percent of a core.
+
+When rows become dearer on a core that is full, fewer of them take as much of it: that looks as if all were fixed and
+shedding of no use. Rows that are taken for too dear only make rates settle later.
+"""
 
 _RATE_STD = 50.0
 _DRIFT = 0.02
@@ -49,23 +57,51 @@ class CostFit:
 
 
 def with_reading(fit: CostFit | None, rates: Floats, percent: float) -> CostFit | None:
-    """Return the fit after a reading: percent of a core at so many rows/s by segment, the first the source's own.
+    """Return the fit of one instance after a reading, as `with_readings` does."""
+    (after,) = with_readings([fit], rates[np.newaxis], np.array([percent]))
+    return after
+
+
+def with_readings(fits: Sequence[CostFit | None], rates: Floats, percent: Floats) -> Sequence[CostFit | None]:
+    """Return fits after a reading of each: percent of a core at so many rows/s by segment, the first the source's own.
 
     The first one is taken as proportional, as in the paper, and rows cost alike in all segments; other rates tell what
     is fixed, and which segment costs what. A reading that is not finite or without rows is none.
     """
-    if not (np.isfinite(rates).all() and np.isfinite(percent)) or rates[0] <= 0 or percent < 0:
-        return fit
-    prior = np.diag(np.array([FIXED_STD**2] + [_RATE_STD**2] * len(rates)))
-    if fit is None or len(fit.cost) != len(rates) + 1:
-        unit = float(rates.sum())
-        fit = CostFit(unit, np.array([0.0] + [percent] * len(rates)), prior)
-    at = np.concatenate([[1.0], rates / fit.unit])
-    spread = fit.uncertainty @ at
-    gain = spread / (at @ spread + _NOISE**2)
+    after = list(fits)
+    read = np.flatnonzero(np.isfinite(rates).all(1) & np.isfinite(percent) & (rates[:, 0] > 0) & (percent >= 0))
+    if not len(read):
+        return after
+    rates, percent = rates[read], percent[read]
+    prior = np.diag(np.array([FIXED_STD**2] + [_RATE_STD**2] * rates.shape[1]))
+    before = [_begun(fits[row], rates[at], percent[at], prior) for at, row in enumerate(read.tolist())]
+    unit = np.array([fit.unit for fit in before])
+    cost, uncertainty = np.stack([fit.cost for fit in before]), np.stack([fit.uncertainty for fit in before])
+    at = np.hstack([np.ones((len(read), 1)), rates / unit[:, np.newaxis]])
+    spread = np.einsum("nij,nj->ni", uncertainty, at)
+    gain = spread / ((at * spread).sum(1) + _NOISE**2)[:, np.newaxis]
     # No part is negative: what one would be below 0 the others take.
-    cost = np.maximum(fit.cost + gain * (percent - at @ fit.cost), 0.0)
-    said = float(at @ cost)
-    if said > 0:
-        cost = cost * max(0.0, percent / said) if (cost == 0.0).any() else cost
-    return CostFit(fit.unit, cost, np.asarray(fit.uncertainty - np.outer(gain, spread) + _DRIFT**2 * prior, np.float64))
+    cost = np.maximum(cost + gain * (percent - (at * cost).sum(1))[:, np.newaxis], 0.0)
+    said = (at * cost).sum(1)
+    scale = np.where((cost == 0.0).any(1) & (said > 0), percent / np.where(said > 0, said, 1.0), 1.0)
+    cost = _with_most_fixed(cost * scale[:, np.newaxis], at)
+    uncertainty = uncertainty - gain[:, :, np.newaxis] * spread[:, np.newaxis, :] + _DRIFT**2 * prior
+    for row, *values in zip(read.tolist(), unit.tolist(), cost, uncertainty, strict=True):
+        after[row] = CostFit(*values)
+    return after
+
+
+def _begun(fit: CostFit | None, rates: Floats, percent: float, prior: NDArray[np.float64]) -> CostFit:
+    """Return a fit of so many segments, a first one if there is none."""
+    if fit is not None and len(fit.cost) == len(rates) + 1:
+        return fit
+    return CostFit(float(rates.sum()), np.array([0.0] + [float(percent)] * len(rates)), prior)
+
+
+def _with_most_fixed(cost: Floats, at: Floats) -> Floats:
+    """Return parts of the same sums whose fixed one is the most there is; rows take the rest, as they cost so far."""
+    rest = np.maximum(cost[:, 0] - FIXED_MOST, 0.0)[:, np.newaxis]
+    rows = (at[:, 1:] * cost[:, 1:]).sum(1, keepdims=True)
+    alike = cost[:, 1:] + rest / at[:, 1:].sum(1, keepdims=True)
+    raised = np.where(rows > 0, cost[:, 1:] * (1.0 + rest / np.where(rows > 0, rows, 1.0)), alike)
+    return np.hstack([cost[:, :1] - rest, raised])

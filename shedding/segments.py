@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.model.columns import Columns, Floats
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.cost_fit import CostFit, with_reading
+from penstock.shedding.cost_fit import CostFit, with_readings
 
 Rows = TypeVar("Rows", bound=Columns)
 
@@ -48,12 +48,17 @@ def fitted(snapshot: ClusterSnapshot, segments: Sequence[Segment], before: Fits)
         return fits
     percent = instances.cpu_ns / snapshot.window_s / 1e7
     rate = instances.records_in / snapshot.window_s
-    for row in np.flatnonzero(instances.is_running).tolist():
-        task = int(instances.task[row])
-        name = snapshot.tasks.name[task], int(instances.number[row])
-        fit = with_reading(before.get(name), _rates(float(rate[row]), task, segments), float(percent[row]))
-        if fit is not None:
-            fits[name] = fit
+    shares = [_rates(1.0, task, segments) for task in range(len(snapshot.tasks))]
+    counts = np.array([len(share) for share in shares])
+    running = np.flatnonzero(instances.is_running)
+    for count in np.unique(counts[instances.task[running]]).tolist():
+        # Instances of as many segments are fitted at once.
+        rows = running[counts[instances.task[running]] == count]
+        numbers = instances.number[rows].tolist()
+        names = [(snapshot.tasks.name[task], n) for task, n in zip(instances.task[rows].tolist(), numbers, strict=True)]
+        rates = rate[rows, np.newaxis] * np.stack([shares[task] for task in instances.task[rows].tolist()])
+        after = with_readings([before.get(name) for name in names], rates, percent[rows])
+        fits |= {name: fit for name, fit in zip(names, after, strict=True) if fit is not None}
     return fits
 
 

@@ -37,6 +37,9 @@ class ErrorNeeds:
 
     def decide(self, scope: SheddingScope, fits: Callable[[Needs], bool]) -> None:
         """Choose the least rates: what errors need as far as that fits."""
+        if not scope.goals:
+            self.needs, self.missed = {}, ""
+            return
         competitors = {
             name: Competitor(scope.priority[name], scope.minimum[name], partial(self._need, scope, name))
             for name in scope.goals

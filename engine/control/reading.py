@@ -1,6 +1,6 @@
 """The counters of a whole job, put together of what was read in each of its parts: one row an instance."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.control.part_reading import (
+    INSTANCES,
     NAN,
     PARTITIONS,
     PartReading,
@@ -138,19 +139,19 @@ def merged_reading(
     read_ns = np.full(layout.count, NAN)
     places = [""] * layout.count
     for place, part in parts.items():
-        for row in figure.rows(part.instances).tolist():
-            read_ns[row], places[row] = part.time_ns, place
+        own = figure.rows(part.instances)
+        read_ns[own] = part.time_ns
+        for row in own.tolist():
+            places[row] = place
     queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
-    offered = []
-    for number, edge in enumerate(edges):
-        consumers = graph.tasks[layout.row[edge.consumer]].parallelism
-        waiting = _of_edge(parts, _received, number, consumers, "waiting")
-        offered.append(_of_edge(parts, _received, number, consumers, "rows") + waiting)
-        queue_rows[layout.first[layout.row[edge.consumer]] :][:consumers] += waiting
-    sent = (
-        _of_edge(parts, _sent, number, graph.tasks[layout.row[edge.producer]].parallelism, "rows")
-        for number, edge in enumerate(edges)
-    )
+    counts = [task.parallelism for task in graph.tasks]
+    consumers = [layout.row[edge.consumer] for edge in edges]
+    received = _ByEdge([counts[row] for row in consumers], [part.received for part in parts.values()])
+    sent = _ByEdge([counts[layout.row[edge.producer]] for edge in edges], [part.sent for part in parts.values()])
+    waits = received("waiting")
+    for consumer, waiting in zip(consumers, waits, strict=True):
+        queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
+    offered = tuple(rows + waiting for rows, waiting in zip(received("rows"), waits, strict=True))
     return Reading(
         graph,
         time_ns,
@@ -166,8 +167,8 @@ def merged_reading(
         figure("misses"),
         figure("waited_ns"),
         figure("state_bytes"),
-        tuple(sent),
-        tuple(offered),
+        tuple(sent("rows")),
+        offered,
         *_budgets(graph, options),
         _logs(figure, parts),
         process_cpu_ns or {},
@@ -178,16 +179,17 @@ class _Scattered:
     """Columns of the tables of parts, each figure in the row of its instance; NaN where there is none."""
 
     def __init__(self, layout: TaskLayout, parts: Mapping[str, PartReading]) -> None:
-        self._layout, self._parts = layout, parts
+        self._layout = layout
+        self._table = pa.concat_tables([INSTANCES.empty_table(), *(part.instances for part in parts.values())])
+        self._rows = self.rows(self._table)
 
     def rows(self, instances: pa.Table) -> Numbers:
-        """Return the rows of the instances in a part's table."""
+        """Return the rows of the instances in a table."""
         return self._layout.first[integers(instances, "task")] + integers(instances, "number")
 
     def __call__(self, name: str) -> Floats:
         values = np.full(self._layout.count, NAN)
-        for part in self._parts.values():
-            values[self.rows(part.instances)] = figures(part.instances, name)
+        values[self._rows] = figures(self._table, name)
         return values
 
 
@@ -200,24 +202,21 @@ def _logs(figure: _Scattered, parts: Mapping[str, PartReading]) -> LogReadings:
     )
 
 
-def _of_edge(
-    parts: Mapping[str, PartReading], table: Callable[[PartReading], pa.Table], edge: int, count: int, column: str
-) -> Floats:
-    """Return a figure of an edge for each of so many instances at one end of it."""
-    values = np.full(count, NAN)
-    for part in parts.values():
-        rows = table(part)
-        own = integers(rows, "edge") == edge
-        values[integers(rows, "number")[own]] = figures(rows, column)[own]
-    return values
+class _ByEdge:
+    """Columns of tables with a row for each edge and instance at one end of it, by edge; NaN where there is none."""
 
+    def __init__(self, counts: Sequence[int], tables: Sequence[pa.Table]) -> None:
+        """``counts``: instances at that end of each edge."""
+        self._counts = np.array(counts, np.int64)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._table = pa.concat_tables(tables) if tables else None
 
-def _sent(part: PartReading) -> pa.Table:
-    return part.sent
-
-
-def _received(part: PartReading) -> pa.Table:
-    return part.received
+    def __call__(self, column: str) -> Sequence[Floats]:
+        values = np.full(int(self._counts.sum()), NAN)
+        if self._table is not None:
+            rows = self._starts[integers(self._table, "edge")] + integers(self._table, "number")
+            values[rows] = figures(self._table, column)
+        return np.split(values, self._starts[1:]) if len(self._counts) else []
 
 
 def _budgets(graph: ExecutionGraph, options: LoopOptions) -> tuple[Numbers, Floats]:

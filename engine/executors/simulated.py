@@ -17,6 +17,7 @@ from penstock.engine.dataflow.instance_services import StateFactory
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.cluster import Cluster
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
+from penstock.engine.executors.simulation.kept_keys import allowed, key_samples
 from penstock.engine.executors.simulation.managed import ManagedProcess
 from penstock.engine.executors.simulation.moving import MoveCounts, RandomMoves
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
@@ -142,7 +143,8 @@ class Simulation:
         differences: tuple[SinkDifference, ...] = ()
         if problem is None:
             try:
-                differences = tuple(self._differences(life.sinks, self._kept(world) if self.sheds else self.expected))
+                expected = self._kept(world, life.sinks) if self.sheds else self.expected
+                differences = tuple(self._differences(life.sinks, expected))
             except FileNotFoundError as error:
                 problem = f"what was committed is gone: {error}"
             else:
@@ -201,8 +203,11 @@ class Simulation:
             raise nothing_left(self.left_out)
         self._undisturbed()
 
-    def _kept(self, world: World) -> Mapping[str, pa.Table]:
-        """Return what stands in each sink after an undisturbed run over what was kept for it."""
+    def _kept(self, world: World, sinks: Mapping[str, StagedSink]) -> Mapping[str, pa.Table]:
+        """Return what stands in each sink after an undisturbed run over what was kept for it.
+
+        Of what is made of the rows of a key that is as good as what was written, where keys were dropped.
+        """
         job = JobPlan("simulated", self.plan_at(self.parallelism), self.loop, Path("simulated"))
         stretches = read_kept_files(world.repository.files, LAST_EPOCH)
         ways = branches_above(job.graph.graph)
@@ -212,6 +217,10 @@ class Simulation:
             recording = replace(self.recording, graph=graph)
             kept = Simulation(recording, parallelism=self.parallelism, faults=NONE, key_groups=self.loop.key_groups)
             expected |= {name: kept.expected[name] for name, branches in ways.items() if branches == way}
+        samples = key_samples(job.graph.graph)
+        written = dict(self._standing(sinks)) if samples else {}
+        for name, sample in samples.items():
+            expected[name] = allowed(sample, self.expected[name], written[name], job.sampling_seed, stretches)
         return expected
 
     def _differences(

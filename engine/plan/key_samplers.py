@@ -6,6 +6,7 @@ The rates are decided at the source behind which an operator stands, so samplers
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from penstock.engine.operators.descriptor import Columns
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.shedding_points import branch_above, may_be_sampled, shedding_points
 from penstock.model.ids import OperatorId
@@ -49,6 +50,22 @@ def key_samplers_behind(graph: JobGraph, source: OperatorId) -> tuple[str, ...]:
         if _source(graph, node, port) == source
     }
     return tuple(names[number] for number in range(len(names)))
+
+
+def sampled_operators(graph: JobGraph) -> list[tuple[OperatorId, str, Columns]]:
+    """Return the operators of one input of a plan before which rows may be dropped by their keys.
+
+    With each go the name of the branch that leads there, and the columns of its results that have the keys.
+    """
+    return [
+        (
+            node.id,
+            branch_name(_edge(graph, node, port)),
+            next(iter(descriptor_of(node.spec).key_columns(node.spec)), ()),
+        )
+        for node, port, _ in _samplers(graph)
+        if len(node.inputs) == 1
+    ]
 
 
 def _samplers(graph: JobGraph) -> Iterator[tuple[OperatorNode, int, int]]:

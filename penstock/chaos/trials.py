@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -44,6 +45,10 @@ PATIENT_RUNS = 5
 """Number of runs that may end before they could be killed."""
 
 
+Expected = Callable[[Path, Mapping[str, Any]], Mapping[str, Rows]]
+"""Returns what each sink must have written in a run, by the run's directory and its summary."""
+
+
 class Chaos:
     """One pipeline under attack. `run` is called once; it leaves the directories of all runs in ``folder``."""
 
@@ -56,13 +61,13 @@ class Chaos:
         start: Start = spawn,
         died: Callable[[str, Path], None] | None = None,
         outputs: Outputs | None = None,
-        expected: Mapping[str, Rows] | None = None,
+        expected: Expected | None = None,
     ) -> None:
         """Check that the pipeline can be examined; ``job`` is what the file builds.
 
         After every death ``died`` gets the point (empty: a moment) and the run's directory, to do further damage.
-        ``outputs`` says where runs write (by default files), ``expected`` what each sink must have written in the end
-        (by default what an undisturbed run writes).
+        ``outputs`` says where runs write (by default files), ``expected`` what each sink must have written at the end
+        of a run (by default what an undisturbed run writes).
 
         Raises:
             UserError: it has no end, or nothing it writes is promised.
@@ -100,14 +105,15 @@ class Chaos:
         try:
             expected = self._expected
             if expected is None:
-                expected = self._outputs(self._folder / "undisturbed", self._undisturbed())
+                undisturbed = self._outputs(self._folder / "undisturbed", self._undisturbed())
+                expected = partial(_always, undisturbed)
             while self._script or self._points or self._moments:
                 self._disturbed(self._folder / f"run-{report.runs + 1}", expected)
         except ChaosError as failure:
             report.failure = str(failure)
         return report
 
-    def _disturbed(self, folder: Path, expected: Mapping[str, Rows]) -> None:
+    def _disturbed(self, folder: Path, expected_of: Expected) -> None:
         """Run to the end once, with kills on the way, and compare."""
         report = self._report
         kills = report.kills
@@ -115,7 +121,7 @@ class Chaos:
         folder.mkdir(parents=True)
         while (summary := self._live(folder)) is None:
             report.restarts += 1
-        outputs = self._outputs(folder, summary)
+        outputs, expected = self._outputs(folder, summary), expected_of(folder, summary)
         total = Difference()
         for name in outputs:
             total += difference(expected[name], outputs[name])
@@ -362,6 +368,11 @@ class Chaos:
         if self._report.left_out.keys() >= self._sinks.keys():
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._report.left_out.items())
             raise UserError(f"nothing that the pipeline writes is promised to be the same in every run ({reasons})")
+
+
+def _always(rows: Mapping[str, Rows], folder: Path, summary: Mapping[str, Any]) -> Mapping[str, Rows]:
+    """Return the same for every run."""
+    return rows
 
 
 def _summary(stdout: Path) -> dict[str, Any] | None:

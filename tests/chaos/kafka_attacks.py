@@ -121,9 +121,16 @@ class KafkaAttacker:
         )
         job, _ = capture(PIPELINE, (*arguments, "out", str(folder)))
         try:
-            expected = {"out": self._expected}
             trials = chaos_of(options, job.graph)
-            return trials(PIPELINE, job, options, folder, self._start, outputs=outputs, expected=expected).run()
+            return trials(
+                PIPELINE,
+                job,
+                options,
+                folder,
+                self._start,
+                outputs=outputs,
+                expected=lambda folder, summary: {"out": self._expected},
+            ).run()
         finally:
             outputs.close()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.shedding.cost_fit import CostFit, with_reading
+from penstock.shedding.cost_fit import FIXED_MOST, CostFit, with_reading
 from tests.papers_cases import cases
 
 
@@ -47,3 +47,11 @@ def test_a_reading_that_is_none_changes_nothing() -> None:
     fit = fit_of([([1000.0], 80.0)])
     for rates, percent in (([np.nan], 1.0), ([0.0], 3.0), ([10.0], np.nan), ([10.0], -1.0)):
         assert with_reading(fit, np.array(rates), percent) is fit
+
+
+def test_rows_that_become_dearer_on_a_full_core_are_not_taken_for_a_fixed_part() -> None:
+    """Fewer of them fill the core; what shedding frees is still found."""
+    fit = fit_of([([500.0], 100.0)] * 20 + [([333.0], 100.0)] * 2)
+    assert fit.fixed <= FIXED_MOST
+    assert fit.percent(np.array([333.0])) == pytest.approx(100.0, abs=2.0)
+    assert fit.percent(np.array([750.0])) > 140.0

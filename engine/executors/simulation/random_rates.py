@@ -25,7 +25,9 @@ class RandomRates:
         """At each look they change with this chance."""
         self._dice, self._chance = dice, chance
         points = shedding_points(graph, bounded=True)
-        self._sources, self._branches = sorted(points.sources), sorted(points.branches.keys() - points.keyed)
+        # A row that is dropped at its source tears the sessions behind it apart.
+        self._sources = [] if points.keyed else sorted(points.sources)
+        self._branches = sorted(points.branches)
         self.attempt: Attempt | None = None
         """The attempt that runs, where it is not the one that looks."""
         self.changes = 0

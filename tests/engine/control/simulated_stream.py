@@ -3,7 +3,7 @@
 Steps of 250 ms on a virtual clock; nothing of it knows the controller.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ from penstock.shedding.guard import GuardMemory, GuardRule, SourceInput, capped,
 from penstock.shedding.result_errors import ErrorCounts
 
 STEP_S = 0.25
+BEGIN_S = 1_000.0
 STEPS = 20
 """Of a cycle."""
 
@@ -44,12 +45,13 @@ def one_query(minimum: float = 0.1) -> ExecutionGraph:
 @dataclass
 class SimulatedStream:
     """``fixed``: the share of the loop's time that goes anyway; ``row_s``: time a kept row takes; ``sink_rate``: rows/s
-    that the sink takes, while the loop waits or, if it ``blocks``, within its steps. ``noise``: of readings, relative.
+    that the sink takes, while the loop waits or, if it ``blocks``, within its steps; it may change with the time since
+    the begin, in seconds. ``noise``: of readings, relative.
     """
 
     row_s: float
     fixed: float = 0.0
-    sink_rate: float = np.inf
+    sink_rate: float | Callable[[float], float] = np.inf
     blocks: bool = False
     minimum: float = 0.1
     noise: float = 0.0
@@ -67,7 +69,7 @@ class SimulatedStream:
         self.status: SheddingStatus | None = None
         self.rule = GuardRule()
         self.offered = self.read = 0.0
-        self.time_s = 1_000.0
+        self.time_s = BEGIN_S
         self.cycles = 0
 
     def plan(self) -> ExecutionGraph:
@@ -94,10 +96,12 @@ class SimulatedStream:
         for _ in range(STEPS):
             self.offered += rate * STEP_S
             keep = self.keep
-            row_s = self.row_s + (1.0 / self.sink_rate if self.blocks else 0.0)
+            passed_s = self.time_s - BEGIN_S
+            sink_rate = self.sink_rate(passed_s) if callable(self.sink_rate) else self.sink_rate
+            row_s = self.row_s + (1.0 / sink_rate if self.blocks else 0.0)
             room = (1.0 - self.fixed) * STEP_S / row_s
             if not self.blocks:
-                room = min(room, self.sink_rate * STEP_S)
+                room = min(room, sink_rate * STEP_S)
             taken = min(self.lag, room / keep)
             self.read += taken
             kept += taken * keep
