@@ -108,9 +108,9 @@ class InstanceColumns(Columns):
     """Task instances. ``machine`` is where it runs, or ran if not ``is_running``; ``number`` is its own in the task.
 
     ``records_in``: rows taken, after shedding. Busy, remote wait, core wait, input wait and output wait add up to the
-    window. ``latency_ms``: queue and service of a row, mean. ``get_p90_ms`` of accesses to state. ``managed_bytes``:
-    the budget of its state. ``age_s`` since it started, not measured before its first start; ``settled_s`` since the
-    last action that touched it.
+    window; ``steps`` are the times that it began to be busy. ``latency_ms``: queue and service of a row, mean.
+    ``get_p90_ms`` of accesses to state. ``managed_bytes``: the budget of its state. ``age_s`` since it started, not
+    measured before its first start; ``settled_s`` since the last action that touched it.
     """
 
     task: Ints
@@ -124,6 +124,7 @@ class InstanceColumns(Columns):
     input_wait_ns: Floats | None = None
     output_wait_ns: Floats | None = None
     cpu_ns: Floats | None = None
+    steps: Floats | None = None
     queue_rows: Floats | None = None
     latency_ms: Floats | None = None
     age_s: Floats | None = None

@@ -22,6 +22,9 @@ InstanceName = tuple[str, int]
 
 Fits = Mapping[InstanceName, CostFit]
 
+LEAST_STEPS_PER_S = 4.0
+"""Steps a second of an instance whose rows wait for as long as they may: fewer would let them wait for longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -48,6 +51,7 @@ def fitted(snapshot: ClusterSnapshot, segments: Sequence[Segment], before: Fits)
         return fits
     percent = instances.cpu_ns / snapshot.window_s / 1e7
     rate = instances.records_in / snapshot.window_s
+    steps = _steps_per_s(snapshot)
     shares = [_rates(1.0, task, segments) for task in range(len(snapshot.tasks))]
     counts = np.array([len(share) for share in shares])
     running = np.flatnonzero(instances.is_running)
@@ -57,17 +61,22 @@ def fitted(snapshot: ClusterSnapshot, segments: Sequence[Segment], before: Fits)
         numbers = instances.number[rows].tolist()
         names = [(snapshot.tasks.name[task], n) for task, n in zip(instances.task[rows].tolist(), numbers, strict=True)]
         rates = rate[rows, np.newaxis] * np.stack([shares[task] for task in instances.task[rows].tolist()])
-        after = with_readings([before.get(name) for name in names], rates, percent[rows])
+        after = with_readings([before.get(name) for name in names], rates, percent[rows], steps[rows])
         fits |= {name: fit for name, fit in zip(names, after, strict=True) if fit is not None}
     return fits
 
 
 def with_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment], fits: Fits) -> ClusterSnapshot:
-    """Return a snapshot whose segments are tasks; what is fixed is load of the machine, and no instance's."""
+    """Return a snapshot whose segments are tasks; what is fixed is load of the machine, and no instance's.
+
+    Nor is what steps take. Of that only so much is load as they take when rows wait: else a loop takes fewer rows in
+    more steps because it has the time.
+    """
     instances = snapshot.instances
     if instances.cpu_ns is None or instances.records_in is None:
         return snapshot
-    cpu_ns = instances.cpu_ns.copy()
+    cpu_ns, steps = instances.cpu_ns.copy(), _steps_per_s(snapshot)
+    idle = np.zeros(len(snapshot.machines))
     by_segment: list[tuple[int, int, float, float, float]] = []
     for row in np.flatnonzero(instances.is_running).tolist():
         task = int(instances.task[row])
@@ -76,7 +85,10 @@ def with_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment], fits: 
             continue
         rates = _rates(float(instances.records_in[row]) / snapshot.window_s, task, segments)
         parts = fit.parts(rates)
-        variable_ns = max(0.0, float(cpu_ns[row]) - fit.fixed * snapshot.window_s * 1e7)
+        of_steps = fit.of_steps(float(steps[row]))
+        fixed_ns = (fit.fixed + of_steps) * snapshot.window_s * 1e7
+        variable_ns = max(0.0, float(cpu_ns[row]) - fixed_ns)
+        idle[instances.machine[row]] += max(0.0, of_steps - fit.of_steps(LEAST_STEPS_PER_S))
         whole = float(parts.sum())
         scale = variable_ns / whole if whole > 0 else 0.0
         cpu_ns[row] = parts[0] * scale if whole > 0 else variable_ns
@@ -86,8 +98,19 @@ def with_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment], fits: 
             arrives = rates[0] if above < 0 else rates[1 + own.index(above)]
             took = float(rates[place] * snapshot.window_s)
             by_segment.append((number, row, float(parts[place] * scale), took, float(arrives * snapshot.window_s)))
-    changed = replace(snapshot, instances=replace(instances, cpu_ns=cpu_ns))
+    machines = snapshot.machines
+    if machines.cpu_percent is not None:
+        machines = replace(machines, cpu_percent=np.maximum(machines.cpu_percent - idle, 0.0))
+    changed = replace(snapshot, instances=replace(instances, cpu_ns=cpu_ns), machines=machines)
     return _appended(changed, segments, by_segment) if by_segment else changed
+
+
+def _steps_per_s(snapshot: ClusterSnapshot) -> Floats:
+    """Return the steps of each instance, 0 where they are not counted."""
+    instances = snapshot.instances
+    if instances.steps is None:
+        return np.zeros(len(instances))
+    return np.nan_to_num(instances.steps) / snapshot.window_s
 
 
 def _rates(rate: float, task: int, segments: Sequence[Segment]) -> Floats:

@@ -1,4 +1,4 @@
-"""``penstock papers``: reproduces a paper's evaluation by simulation and shows it beside the paper's figures.
+"""``penstock papers``: reproduces a paper's evaluation by simulation, or on real parts, beside the paper's figures.
 
 Heavy imports stand inside the command.
 """
@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.benchmarks.papers.real.scale import Scale
 from penstock.commands.arguments import Seed
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
-from penstock.model.errors import UserError
+from penstock.model.errors import OptionError, UserError
 from penstock.model.installation import extra_install_command
 
 if TYPE_CHECKING:
     from penstock.benchmarks.papers.evaluation import Evaluation, Progress, Result, Row, Spread
 
-DRAWS = 200
-"""Seeded draws of the parameters that a headline row rests on."""
+DRAWS, RUNS = 200, 5
+"""Seeded draws of the parameters, or runs on real parts, that a headline row rests on."""
 
 
 class Paper(StrEnum):
@@ -46,7 +47,24 @@ def command(
     context: typer.Context,
     name: Annotated[Paper, typer.Argument(metavar="NAME", help=f"The evaluation: {', '.join(NAMES)}.")],
     seed: Seed = 0,
-    draws: Annotated[int, typer.Option(min=1, metavar="N", help="Draws of the parameters, +-30%.")] = DRAWS,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help=f"Draws of the parameters, +-30%, or runs with --real.  [default: {DRAWS}, or {RUNS}]",
+            show_default=False,
+        ),
+    ] = None,
+    real: Annotated[
+        Scale | None,
+        typer.Option(
+            metavar="SCALE",
+            help="Run it on real parts, a broker of Kafka and a job: full, short or smoke (a minute). Runs are kept "
+            "in --out, and not made again.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -59,14 +77,17 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Reproduce a paper's evaluation by simulation, beside the paper's figures.
+    """Reproduce a paper's evaluation by simulation, or on real parts, beside the paper's figures.
 
     Exits with 1 if a figure is not met. With --json a row is a line.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         evaluation: Evaluation = import_module(f"penstock.benchmarks.papers.{name.value}").EVALUATION
         with _progress(is_shown=not as_json) as progress:
-            result = evaluation.run(seed, draws, progress)
+            if real is None:
+                result = evaluation.run(seed, draws or DRAWS, progress)
+            else:
+                result = _run_real(evaluation, real, draws or RUNS, out, progress)
         if out is not None:
             _write(result, out)
         if as_json:
@@ -76,6 +97,15 @@ def command(
             _show(evaluation, result, out)
     if any(row.met is False for row in result.rows):
         raise typer.Exit(FAILED)
+
+
+def _run_real(evaluation: Evaluation, scale: Scale, runs: int, out: Path | None, progress: Progress) -> Result:
+    if evaluation.run_real is None:
+        raise OptionError(f"the evaluation {evaluation.name!r} does not run on real parts; leave --real out")
+    if out is None:
+        raise OptionError("runs on real parts are kept: say where, --out DIR")
+    out.mkdir(parents=True, exist_ok=True)
+    return evaluation.run_real(scale, runs, out, progress)
 
 
 @contextmanager

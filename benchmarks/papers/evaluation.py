@@ -5,11 +5,13 @@ Each folder beside this one has an `EVALUATION`; `command` runs it (docs/design/
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun
+from penstock.benchmarks.papers.real.scale import Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,13 @@ def collected(
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A paper's evaluation; ``run`` takes a seed and how many draws headline rows have, and is deterministic."""
+    """A paper's evaluation; ``run`` takes a seed and how many draws headline rows have, and is deterministic.
+
+    ``run_real`` has the same on real parts, None: it does not. It takes the folder that its runs are kept in, and how
+    often the shed one is made; runs that are there are not made again.
+    """
 
     name: str
     title: str
     run: Callable[[int, int, Progress], Result]
+    run_real: Callable[[Scale, int, Path, Progress], Result] | None = None

@@ -1,13 +1,16 @@
 """``python -m penstock.benchmarks.papers.report DIR``: one page of what ``penstock papers NAME --out DIR/NAME`` found.
 
-Writes ``benchmarks/results/papers.md``, and the rows that it shows as ``papers.jsonl`` beside it. An evaluation whose
-folder is not there keeps the rows that it had, which the page then marks as earlier ones.
+Writes ``benchmarks/results/papers.md``, and the rows that it shows as ``papers.jsonl`` beside it; with ``--real``
+``papers-real.md`` and ``papers-real.jsonl``, with the charts of each evaluation. An evaluation that has no folder there
+keeps the rows that it had, which the page then marks as earlier ones.
 """
 
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shutil import copy
+from types import MappingProxyType
 from typing import Any
 
 from penstock.benchmarks.papers.command import NAMES, figure_text
@@ -16,6 +19,8 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 _TITLES = ("row", "paper", "goal", "ours", "p10 to p90", "baseline", "control", "draws", "met")
 
 Rows = Sequence[Mapping[str, Any]]
+
+NO_CHARTS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,20 +31,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--part", metavar="NAME", nargs="*", default=[], choices=NAMES,
         help="evaluations of which only some rows were run: the others stay, as earlier ones",
     )  # fmt: skip
+    parser.add_argument("--real", action="store_true", help="the runs were made on real parts")
     arguments = parser.parse_args(argv)
     directory: Path = arguments.directory
     paths = {name: directory / name / "rows.jsonl" for name in NAMES}
     fresh = {name: _lines(path) for name, path in paths.items() if path.exists()}
     if not fresh:
         parser.error(f"{directory} has no folder of an evaluation: {', '.join(NAMES)}")
-    record = RESULTS / "papers.jsonl"
+    name = "papers-real" if arguments.real else "papers"
+    record = RESULTS / f"{name}.jsonl"
     before = _by_evaluation(_lines(record)) if record.exists() else {}
     rows = merged(before, fresh, arguments.part)
     record.write_text(
         "".join(json.dumps({"evaluation": name} | dict(row)) + "\n" for name, own in rows.items() for row in own),
         encoding="utf-8",
     )
-    (RESULTS / "papers.md").write_text(page(rows), encoding="utf-8")
+    charts: dict[str, list[str]] = {}
+    if arguments.real:
+        for evaluation in fresh:
+            for chart in sorted((directory / evaluation).glob("real_*.svg")):
+                copy(chart, RESULTS / f"{evaluation}_{chart.name}")
+                charts.setdefault(evaluation, []).append(f"{evaluation}_{chart.name}")
+    head = REAL_HEAD if arguments.real else HEAD
+    (RESULTS / f"{name}.md").write_text(page(rows, head, charts), encoding="utf-8")
     return 0
 
 
@@ -61,17 +75,32 @@ def merged(before: Mapping[str, Rows], fresh: Mapping[str, Rows], part: Sequence
     return result
 
 
-def page(rows: Mapping[str, Rows]) -> str:
-    """Return the page: by evaluation, its rows in their order, then what was missed, softened, and is to be known."""
-    lines = [
-        "# The papers' figures and ours",
-        "",
-        "Simulated: `penstock papers NAME --out DIR/NAME`, then `python -m penstock.benchmarks.papers.report DIR`. "
-        "Each figure is the median over draws of the parameters with +-30%; the column says how many. The baseline is "
-        "what it is compared with; in the control the effect must vanish. A row without a goal is reported only. "
-        "Draws marked *earlier* were run before the last change to the model or the policies, which does not touch "
-        "them. Nothing here was measured on the engine.",
-    ]
+HEAD = (
+    "# The papers' figures and ours",
+    "",
+    "Simulated: `penstock papers NAME --out DIR/NAME`, then `python -m penstock.benchmarks.papers.report DIR`. "
+    "Each figure is the median over draws of the parameters with +-30%; the column says how many. The baseline is "
+    "what it is compared with; in the control the effect must vanish. A row without a goal is reported only. "
+    "Draws marked *earlier* were run before the last change to the model or the policies, which does not touch "
+    "them. Nothing here was measured on the engine.",
+)
+REAL_HEAD = (
+    "# The papers' figures and ours, on real parts",
+    "",
+    "Measured: `penstock papers NAME --real short --out DIR/NAME`, then `python -m penstock.benchmarks.papers.report "
+    "--real DIR`. A broker of Kafka, an injector and a job ran on one machine with two cores, of which the job had one "
+    "([decision 123](../../docs/decisions/0123-real-runs-count-outside-the-job.md)). Each figure is the median over "
+    "runs; the column *draws* says how many. Runs marked *earlier* were made before the last change. Nothing here was "
+    "simulated.",
+)
+
+
+def page(rows: Mapping[str, Rows], head: Sequence[str] = HEAD, charts: Mapping[str, Sequence[str]] = NO_CHARTS) -> str:
+    """Return the page: by evaluation, its rows in their order, then what was missed, softened, and is to be known.
+
+    ``charts``: files beside the page, by evaluation.
+    """
+    lines = [*head]
     for name, own in rows.items():
         verdicts = [row["met"] for row in own if row["met"] is not None]
         soft = [row for row in own if row.get("softened")]
@@ -88,6 +117,8 @@ def page(rows: Mapping[str, Rows]) -> str:
         lines += _listed(
             "Met or reported, and what is to be known of it", "note", [r for r in own if r["met"] is not False]
         )
+        for chart in charts.get(name, ()):
+            lines += ["", f"![{chart}]({chart})"]
     return "\n".join(lines) + "\n"
 
 

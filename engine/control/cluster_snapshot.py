@@ -145,6 +145,7 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         input_wait_ns=spent[:, 3],
         output_wait_ns=spent[:, 4],
         cpu_ns=_unless_missing(cpu_ns),
+        steps=_unless_missing(window.since(lambda reading: reading.steps)),
         queue_rows=after.queue_rows,
         age_s=age_s,
         settled_s=age_s,

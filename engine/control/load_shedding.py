@@ -22,6 +22,7 @@ from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.shedding.keep_settings import ShedderQueries, keep_rates, with_needs
+from penstock.shedding.keeping_up import keeps_up
 from penstock.shedding.qod_sources import NO_LAGS, OfferedRates, offered_to_sources
 from penstock.shedding.result_errors import ErrorCounts
 from penstock.shedding.segments import Fits, Segment, fitted, with_segments
@@ -168,9 +169,13 @@ class LoadShedding:
             if exempt:
                 names = ", ".join(map(repr, sorted(exempt)))
                 reason = f"{decision.reason}; not shed yet: what waits at {names} is old, or may wait"
+            has_room = keeps_up(seen)
+            if has_room:
+                now = self._kept(seen, in_force)
+                desired = {query: max(share, now[query]) for query, share in desired.items()}
             self._rates = keep_rates(desired, self.shedders, self._rates)
             # A task whose minimum needs more than one thread is asked more instances for, and fails no machine.
-            lacks = _lacks(decision)
+            lacks = _lacks(decision) and not has_room
             self._infeasible = f"minimum accuracies cannot be met ({decision.reason})" if lacks else ""
         elif isinstance(decision, NoChange) and decision.cause is Cause.DECIDED:
             self._rates, self._infeasible = KeepRates(), ""
@@ -181,12 +186,12 @@ class LoadShedding:
         decision, _ = self.policy.decide(snapshot, self._memory)
         return not isinstance(decision, ShedPlan) or not _lacks(decision)
 
-    def _status(
-        self, seen: ClusterSnapshot, desired: Mapping[str, float], reason: str, in_force: KeepRates
-    ) -> SheddingStatus:
+    def _kept(
+        self, seen: ClusterSnapshot, in_force: KeepRates, read: Mapping[str, float] | None = None
+    ) -> dict[str, float]:
+        """Return the share of rows that each query was given; ``read``: the share of its input that a source reads."""
         scope = self.scope
-        read = _share_read(seen, scope)
-        current = dict.fromkeys(seen.queries.name, 1.0)
+        shares = dict.fromkeys(seen.queries.name, 1.0)
         for source, queries in scope.shedders.sources.items():
             for query in queries:
                 kept = in_force.sources.get(source, 1.0)
@@ -195,7 +200,14 @@ class LoadShedding:
                     for edge, behind in scope.shedders.branches.items()
                     if query in behind and scope.shedders.origin[edge] == source
                 ]
-                current[query] = min(current[query], min([kept, *rates]) * read.get(source, 1.0))
+                shares[query] = min(shares[query], min([kept, *rates]) * (read or {}).get(source, 1.0))
+        return shares
+
+    def _status(
+        self, seen: ClusterSnapshot, desired: Mapping[str, float], reason: str, in_force: KeepRates
+    ) -> SheddingStatus:
+        scope = self.scope
+        current = self._kept(seen, in_force, _share_read(seen, scope))
         return SheddingStatus(
             self.shed,
             self._control.mode,

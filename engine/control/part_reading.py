@@ -30,6 +30,7 @@ INSTANCE_COLUMNS = (
     "input_wait_ns",
     "output_wait_ns",
     "cpu_ns",
+    "steps",
     "queue_bytes",
     "hits",
     "misses",
@@ -147,7 +148,8 @@ def _counts(instance: Instance, now_ns: int) -> tuple[float, ...]:
     cpu_ns = accounting.cpu_ns
     queue_bytes = NAN if instance.gate is None else float(instance.gate.waiting_bytes)
     spent = astuple(accounting.spent(now_ns))
-    return float(not instance.done), *spent, NAN if cpu_ns is None else float(cpu_ns), queue_bytes
+    cpu = NAN if cpu_ns is None else float(cpu_ns)
+    return float(not instance.done), *spent, cpu, float(accounting.steps), queue_bytes
 
 
 def _errors(build: Build) -> list[tuple[Any, ...]]:

@@ -58,10 +58,11 @@ class Reading:
 
     ``read_ns`` is when each was read, by the clock of where it is, and ``places`` names that; of an instance that
     nobody has read both are missing (NaN, empty), and so are its figures. ``records_in`` (of sources: rows read),
-    ``spent_ns`` by activity, ``cpu_ns`` in its steps, and of state ``hits``, ``misses``, ``waited_ns`` and ``bytes``
-    count since it began, as do by edge ``sent`` of each producer instance and ``offered`` to each consumer instance;
-    ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole process, by place, where all
-    of it is the job's. ``key_groups`` by task; ``state_budget`` in bytes of each instance, NaN without a bound.
+    ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns`` and
+    ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered`` to each consumer
+    instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole process, by place,
+    where all of it is the job's. ``key_groups`` by task; ``state_budget`` in bytes of each instance, NaN without a
+    bound.
     """
 
     graph: ExecutionGraph = field(repr=False)
@@ -72,6 +73,7 @@ class Reading:
     records_in: Floats
     spent_ns: Floats
     cpu_ns: Floats
+    steps: Floats
     queue_rows: Floats
     queue_bytes: Floats
     hits: Floats
@@ -161,6 +163,7 @@ def merged_reading(
         figure("records_in"),
         np.stack([figure(name) for name in _ACTIVITIES], axis=1),
         figure("cpu_ns"),
+        figure("steps"),
         queue_rows,
         figure("queue_bytes"),
         figure("hits"),

@@ -46,19 +46,22 @@ class TimeSpent:
 class Accounting:
     """Adds up the activities of one instance; the loop tells it about every change."""
 
-    __slots__ = ("_since_ns", "_spent_ns", "activity", "cpu_ns")
+    __slots__ = ("_since_ns", "_spent_ns", "activity", "cpu_ns", "steps")
 
     def __init__(self, now_ns: int) -> None:
         """Start waiting for input."""
         self.activity = Activity.INPUT_WAIT
         self.cpu_ns: int | None = None
         """The time of the loop's thread on a core in steps of the instance; None: not measured."""
+        self.steps = 0
+        """The times that the instance began to work: each takes time of its own, however few rows it has."""
         self._since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
 
     def begin(self, now_ns: int) -> None:
         """Forget what was spent and count from now on."""
         self.cpu_ns = None
+        self.steps = 0
         self._since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
 
@@ -67,6 +70,8 @@ class Accounting:
         self._spent_ns[self.activity] += now_ns - self._since_ns
         self._since_ns = now_ns
         self.activity = activity
+        if activity is Activity.BUSY:
+            self.steps += 1
 
     def add_cpu(self, cpu_ns: int) -> None:
         """Count time of the loop's thread on a core."""

@@ -55,3 +55,21 @@ def test_rows_that_become_dearer_on_a_full_core_are_not_taken_for_a_fixed_part()
     assert fit.fixed <= FIXED_MOST
     assert fit.percent(np.array([333.0])) == pytest.approx(100.0, abs=2.0)
     assert fit.percent(np.array([750.0])) > 140.0
+
+
+@settings(max_examples=cases())
+@given(st.floats(0.02, 0.06), st.floats(0.05, 0.2), st.integers(0, 2**32 - 1))
+def test_a_loop_that_has_little_to_do_takes_more_for_a_row(row: float, step: float, seed: int) -> None:
+    """Steps are many while rows are few; what a core can take is told all the same once rates have differed.
+
+    ``row`` and ``step`` percent of a core for one a second: 0.2 to 0.6 ms, 0.5 to 2 ms.
+    """
+    random = np.random.default_rng(seed)
+    full = 100.0 / row
+    fit = None
+    for load in (0.3, 0.3, 0.5, 0.7, 0.9):
+        steps = min(100.0, (100.0 - 100.0 * load) / step)
+        percent = (load * 100.0 + steps * step) * (1.0 + 0.01 * random.standard_normal())
+        fit = with_reading(fit, np.array([load * full]), percent, steps)
+    assert fit is not None
+    assert fit.percent(np.array([full])) == pytest.approx(100.0, rel=0.15)

@@ -135,7 +135,15 @@ class SimulatedStream:
             queries=QueryColumns(("sink",), [0], [0.0], [self.minimum]),
             machines=MachineColumns(("m",), [1.0], [busy_s / window_s * 100.0]),
             instances=InstanceColumns(
-                [0], [0], [0], [True], records_in=[kept], busy_ns=[busy_s * 1e9], cpu_ns=[busy_s * 1e9], age_s=[1e3]
+                [0],
+                [0],
+                [0],
+                [True],
+                records_in=[kept],
+                busy_ns=[busy_s * 1e9],
+                cpu_ns=[busy_s * 1e9],
+                age_s=[1e3],
+                queue_rows=[0.0],
             ),
             inputs=InputColumns([], [], offered=[]),
             partitions=PartitionColumns([0], [appended], [consumed], end_offset=[self.offered], position=[self.read]),

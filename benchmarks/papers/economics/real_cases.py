@@ -1,0 +1,67 @@
+"""The runs of Stream-Economics on real parts: the peak with shedding, and the controls."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.benchmarks.papers.economics.applications import SINKS
+from penstock.benchmarks.papers.economics.real_applications import BOTH, KNN_ALONE, KNN_SINK, POINTS, RIDES, TAXI
+from penstock.benchmarks.papers.real.runner import RealCase
+from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
+from penstock.benchmarks.papers.real.schedule import uneven_shares
+
+SHED, OFF, WHOLE, LIGHT = "shed", "off", "minimum-1", "light"
+"""Taxi Drives at the peak, and its controls: no shedding, minimums of 1, and a load that is none."""
+
+KNN_SHED, BOTH_SHED, LAG_MAXIMA, MANAGED = "knn", "both", "lag-maxima", "managed"
+"""K-Nearest Neighbors, both in one job, Taxi Drives acting by the paper's estimator, and on a task manager."""
+
+MINIMUMS = {SINKS[0]: 0.4, SINKS[1]: 0.6}
+ALL_MINIMUMS = {KNN_SINK: 0.3, **MINIMUMS}
+"""By query, in the order of their priorities, the least important first."""
+
+LOADS = (0.6, 1.4, 1.8, 0.6)
+"""The phases of the peak, parts of the capacity."""
+
+PARTITIONS, SKEW = 4, 0.2
+_ACTS = {"shed": "qod", "mode": "act"}
+_EXACT = "penstock.benchmarks.papers.economics.real_coverage:exact_fares"
+
+
+def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
+    """Return what is run, and how often each."""
+    lengths = LENGTHS[scale]
+    peak = RealCase(
+        SHED,
+        TAXI,
+        RIDES,
+        uneven_shares(PARTITIONS, SKEW),
+        tuple((load, lengths.phase_s) for load in LOADS),
+        control=_ACTS,
+        options=_contracts(MINIMUMS),
+        exact=_EXACT,
+    )
+    step = ((LOADS[0], lengths.control_s / 2), (LOADS[1], lengths.control_s))
+    off = replace(peak, name=OFF, loads=step, control={}, exact="")
+    few = max(1, runs // 5)
+    if scale is Scale.SMOKE:
+        return [(replace(peak, loads=peak.loads[:3], calibration_rows=1_500), 1)]
+    return [
+        (peak, runs),
+        (off, few),
+        (replace(off, name=WHOLE, control=_ACTS, options=_contracts(dict.fromkeys(MINIMUMS, 1.0))), few),
+        (replace(peak, name=LIGHT, loads=((0.9, lengths.light_s),), exact=""), 1),
+        (
+            replace(
+                peak, name=KNN_SHED, application=KNN_ALONE, topics=POINTS, options=_contracts(ALL_MINIMUMS), exact=""
+            ),
+            few,
+        ),
+        (replace(peak, name=BOTH_SHED, application=BOTH, topics=RIDES | POINTS, options=_contracts(ALL_MINIMUMS)), few),
+        (replace(peak, name=LAG_MAXIMA, control={**_ACTS, "offered": "lag maxima"}), few),
+        (replace(peak, name=MANAGED, executor="processes", exact=""), few),
+    ]
+
+
+def _contracts(minimums: Mapping[str, float]) -> dict[str, Any]:
+    return {"contracts": {query: (minimum, place) for place, (query, minimum) in enumerate(minimums.items(), 1)}}

@@ -1,0 +1,120 @@
+"""The process of the job that is measured: runs it, and notes what it says of itself, with the time and its CPU.
+
+``python -m penstock.benchmarks.papers.real.subject NOTES``, its orders as a line of JSON on stdin; the job is stopped
+when that is closed. The first line of NOTES says when the job was started, by the monotonic clock; a line follows for
+each sample.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from penstock.benchmarks.papers.real.application import Application, Setting, attribute
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.model.control import Control
+
+SAMPLE_S = 0.25
+JOB = "subject"
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectOrders:
+    """What to run, and how.
+
+    ``application``: ``module:function`` (`application.attribute`); ``options`` are its own. ``control`` are arguments
+    of `Control`, empty for none. ``executor``: ``embedded``, or ``processes`` with ``task_managers``. ``cores``: those
+    that the job may use. ``is_bounded``: it ends when it has read what is there. ``batch_rows`` as of `run`.
+    """
+
+    application: str
+    kafka: str
+    topics: tuple[str, ...]
+    folder: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    control: Mapping[str, Any] = field(default_factory=dict)
+    executor: str = "embedded"
+    task_managers: int = 1
+    cores: tuple[int, ...] = ()
+    is_bounded: bool = False
+    batch_rows: int = 128
+
+    def text(self) -> str:
+        """Return the orders as JSON."""
+        return json.dumps(asdict(self))
+
+
+def run(orders: SubjectOrders, notes: Path, stopped: threading.Event) -> None:
+    """Run the job, and note samples until it ends or is stopped."""
+    folder = Path(orders.folder)
+    if orders.cores:
+        os.sched_setaffinity(0, orders.cores)
+    until: Literal["latest"] | None = "latest" if orders.is_bounded else None
+    setting = Setting(orders.kafka, tuple(orders.topics), folder, until, orders.options)
+    made: Application = attribute(orders.application)(setting)
+    options: dict[str, Any] = {"directory": folder / "job", "batch_rows": orders.batch_rows}
+    if orders.executor == "processes":
+        options |= {"executor": "processes", "task_managers": orders.task_managers}
+    if orders.control:
+        options |= {"control": Control(**orders.control), "action_log": folder / "actions.jsonl"}
+    own = psutil.Process()
+    with notes.open("w", encoding="utf-8", buffering=1) as lines:
+        counted = {query: asdict(where) for query, where in made.queries.items()}
+        begun_ns = time.monotonic_ns()
+        handle = made.job.start(JOB, **options)
+        lines.write(json.dumps({"begun_ns": begun_ns, "queries": counted}) + "\n")
+        while handle.running and not stopped.wait(SAMPLE_S):
+            lines.write(json.dumps(_sample(handle.metrics(), own)) + "\n")
+        metrics = handle.wait() if orders.is_bounded else handle.stop(drain=True)
+        lines.write(json.dumps({**_sample(metrics, own), "is_last": True}) + "\n")
+
+
+def _sample(metrics: JobMetrics, own: psutil.Process) -> dict[str, Any]:
+    cpu = own.cpu_times()
+    shedding = metrics.shedding
+    sample: dict[str, Any] = {
+        "at_ns": time.monotonic_ns(),
+        "cpu_s": cpu.user + cpu.system,
+        "read": {source.source: source.rows for source in metrics.sources},
+        "waiting": {source.source: source.lag_messages for source in metrics.sources},
+        "taken": {line.operator: line.rows_in for line in metrics.ledger.operators},
+        "shed": metrics.ledger.shed,
+        "between": sum(line.sent - line.received for line in metrics.ledger.edges),
+        "busy_ns": {each.task: each.time.busy_ns for each in metrics.instances},
+    }
+    if shedding is not None:
+        sample |= {
+            "keep": dict(shedding.sources) | {f"{a} > {b}": rate for a, b, rate in shedding.branches},
+            "desired": {each.query: each.desired for each in shedding.queries},
+            "said": {each.query: each.current for each in shedding.queries},
+            "reason": shedding.reason,
+            "infeasible": shedding.infeasible,
+            "late_ticks": shedding.late_ticks,
+            "latest_ms": shedding.latest_ms,
+        }
+    return sample
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carry out the orders on stdin."""
+    orders = SubjectOrders(**json.loads(sys.stdin.readline()))
+    stopped = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.read()
+        stopped.set()
+
+    threading.Thread(target=listen, name="orders", daemon=True).start()
+    run(orders, Path(argv[0]), stopped)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

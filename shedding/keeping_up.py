@@ -1,0 +1,33 @@
+"""Whether a job keeps up with its input, by what waits: the evidence without which no rate is lowered. Pure.
+
+The time that rows take is known only as it was measured, and a job that has just begun, or that has little to do, takes
+more for each. If nothing waits, what is kept now can be done, whatever that time promises.
+"""
+
+import numpy as np
+
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.shedding.group_sums import total, total_with_means
+
+WAITING_S = 0.5
+"""Seconds of its input that may wait of a job that keeps up."""
+
+
+def keeps_up(snapshot: ClusterSnapshot) -> bool:
+    """Return whether hardly anything waits, in logs and before tasks; not if a source does not know what waits."""
+    partitions, instances = snapshot.partitions, snapshot.instances
+    if partitions.end_offset is None or partitions.position is None or not len(partitions):
+        return False
+    if partitions.appended is None or instances.queue_rows is None or instances.records_in is None:
+        return False
+    count, length_s = len(snapshot.tasks), snapshot.window_s
+    of_task = snapshot.instances.task[partitions.instance]
+    lag = np.maximum(partitions.end_offset - partitions.position, 0.0)
+    waiting = total_with_means(lag, of_task, count)
+    offered = total_with_means(partitions.appended, of_task, count) / length_s
+    runs = instances.is_running
+    queued = total(np.nan_to_num(instances.queue_rows[runs]), instances.task[runs], count)
+    taken = total(np.nan_to_num(instances.records_in[runs]), instances.task[runs], count) / length_s
+    read = np.unique(of_task)
+    logs_are_read = waiting[read] <= WAITING_S * offered[read]
+    return bool(logs_are_read.all() and (queued <= WAITING_S * taken).all())
