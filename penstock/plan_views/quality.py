@@ -58,11 +58,8 @@ def _of_source(points: SheddingPoints, name: str) -> str:
 def _of_keys(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> str:
     """Return by which keys rows are dropped in front of an operator, and how far."""
     sides = [_of_side(graph, points, node, port) for port in range(len(node.inputs))]
-    if len(sides) == 1:
-        text = sides[0]
-    else:
-        text = "; ".join(f"{side} {said}" for side, said in zip(SIDES, sides, strict=True))
-    return f"{text}; results are exact, and some are missing"
+    named = sides if len(sides) == 1 else [f"{side} {text}" for side, text in zip(SIDES, sides, strict=True)]
+    return f"{'; '.join(named)}; results are exact, and some are missing"
 
 
 def _of_side(graph: JobGraph, points: SheddingPoints, node: OperatorNode, port: int) -> str:
