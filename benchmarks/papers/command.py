@@ -52,7 +52,7 @@ def command(
         typer.Option(
             min=1,
             metavar="N",
-            help=f"Draws of the parameters, +-30%, or runs with --real.  [default: {DRAWS}, or {RUNS}]",
+            help=f"Draws of the parameters, +-30%, default {DRAWS}; with --real runs, default {RUNS}.",
             show_default=False,
         ),
     ] = None,

@@ -1,7 +1,7 @@
 """``python -m penstock.benchmarks.papers.report DIR``: one page of what ``penstock papers NAME --out DIR/NAME`` found.
 
 Writes ``benchmarks/results/papers.md``, and the rows that it shows as ``papers.jsonl`` beside it; with ``--real``
-``papers-real.md`` and ``papers-real.jsonl``, with the charts of each evaluation. An evaluation that has no folder there
+those whose names begin with ``papers-real``, with the charts of each evaluation. An evaluation that has no folder there
 keeps the rows that it had, which the page then marks as earlier ones.
 """
 

@@ -37,6 +37,7 @@ OPTIONS = {
     "--dir": "DIR",
     "--drain": FLAG,
     "--draws": "N",
+    "--real": "SCALE",
     "--drop-state": "OPERATOR",
     "--emit-interval": "TIME",
     "--env": "NAME=VALUE",
