@@ -34,12 +34,11 @@ from penstock.benchmarks.papers.real.schedule import Phase, TopicLoad, phase_bou
 from penstock.benchmarks.papers.real.seen import SeenRun
 from penstock.dsl.job import Job
 from tests.command_line import penstock
-from tests.papers_cases import cases as tried
 
 PHASES = (Phase(60.0, 10.0), Phase(140.0, 20.0))
 
 
-@settings(max_examples=tried())
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(0.1, 100)), min_size=1, max_size=5), st.floats(0, 500))
 def test_what_is_due_grows_at_the_rate_of_each_phase(given_phases: list[tuple[float, float]], at_s: float) -> None:
     phases = [Phase(*each) for each in given_phases]
