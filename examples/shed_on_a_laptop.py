@@ -11,6 +11,7 @@ import time
 import timeit
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,8 @@ def main() -> None:
     print("\nwindow  zone  accuracy  promised with 95%     offered  covered")
     kept = []
     for row in sorted(result.rows(), key=lambda row: (row["window_start"], row["zone"])):
-        window = int(row["window_start"].timestamp() // WINDOW_S)
+        # Times in results are those of UTC, without a zone.
+        window = int(row["window_start"].replace(tzinfo=UTC).timestamp() // WINDOW_S)
         fares, low, high = true[window, row["zone"]], row["fares_low"], row["fares_high"]
         if low is None:
             # Less than 50 rides were kept: such as of the last, open window.

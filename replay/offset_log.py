@@ -81,17 +81,25 @@ def kept_log_in(files: DurableFiles, name: str, folder: str = "") -> KeptLog | N
     Raises:
         UserError: a part is no log of version 2 or of another job, or two parts are about the same offsets.
     """
-    parts = _parts([item for item in files.list(folder) if item.endswith(".jsonl")])
     logs = []
-    for part in parts:
-        lines = files.read(f"{folder}/{part}" if folder else part).splitlines()
-        log = _read(f"{name}/{part}", iter(lines))
+    for part, data in _read_parts(files, folder).items():
+        log = _read(f"{name}/{part}", iter(data.splitlines()))
         if not isinstance(log, KeptLog):
             raise UserError(
                 f"{name}/{part} is of version {VERSION}, but the parts of a folder are of {kept_log.VERSION}"
             )
         logs.append(log)
     return kept_log.joined(name, logs) if logs else None
+
+
+def _read_parts(files: DurableFiles, folder: str) -> Mapping[str, bytes]:
+    """Return the files of a folder that count. A job that runs may merge some meanwhile: then all are read again."""
+    while True:
+        parts = _parts([item for item in files.list(folder) if item.endswith(".jsonl")])
+        try:
+            return {part: files.read(f"{folder}/{part}" if folder else part) for part in parts}
+        except FileNotFoundError:
+            continue
 
 
 def _parts(names: Sequence[str]) -> Sequence[str]:

@@ -14,7 +14,7 @@ WAITING_S = 0.5
 
 
 def keeps_up(snapshot: ClusterSnapshot) -> bool:
-    """Return whether hardly anything waits, in logs and before tasks; not if a source does not know what waits."""
+    """Return whether hardly anything waits, in logs and before tasks; not if that is not known of a source or task."""
     partitions, instances = snapshot.partitions, snapshot.instances
     if partitions.end_offset is None or partitions.position is None or not len(partitions):
         return False
@@ -25,9 +25,11 @@ def keeps_up(snapshot: ClusterSnapshot) -> bool:
     lag = np.maximum(partitions.end_offset - partitions.position, 0.0)
     waiting = total_with_means(lag, of_task, count)
     offered = total_with_means(partitions.appended, of_task, count) / length_s
-    runs = instances.is_running
-    queued = total(np.nan_to_num(instances.queue_rows[runs]), instances.task[runs], count)
-    taken = total(np.nan_to_num(instances.records_in[runs]), instances.task[runs], count) / length_s
+    runs = instances.is_running & ~snapshot.tasks.is_source[instances.task]
+    if np.isnan(instances.queue_rows[runs] + instances.records_in[runs]).any():
+        return False
+    queued = total(instances.queue_rows[runs], instances.task[runs], count)
+    taken = total(instances.records_in[runs], instances.task[runs], count) / length_s
     read = np.unique(of_task)
     logs_are_read = waiting[read] <= WAITING_S * offered[read]
     return bool(logs_are_read.all() and (queued <= WAITING_S * taken).all())

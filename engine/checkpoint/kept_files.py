@@ -100,11 +100,12 @@ class KeptFiles:
         if self._unmerged < MOST_PARTS:
             return
         with self._merging:
+            # Files of epochs that are published later are in no group.
+            left = sorted(epochs())
             names = self._files.list(KEPT)
             standing = standing_parts(names)
             self._files.delete(*(f"{KEPT}/{name}" for name in names if name not in standing))
             if len(standing) >= MOST_PARTS:
-                left = sorted(epochs())
                 groups: dict[int, list[str]] = {}
                 for name in standing:
                     groups.setdefault(bisect_left(left, epoch_of(name)), []).append(name)

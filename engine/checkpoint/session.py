@@ -332,7 +332,9 @@ class CheckpointSession:
             failpoint("checkpoint.retain.before")
             self._check_lease()
             result = self.repository.retain(command.count)
-            self.kept.merge(self.repository.restorable)
+            if not result.unreadable:
+                self._check_lease()
+                self.kept.merge(self.repository.restorable)
             return result
 
         self._background.submit(work, self._retained)

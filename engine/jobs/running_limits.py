@@ -39,8 +39,9 @@ class RunningLimits:
 
         ``started`` is what sheds by the start of this run.
         """
-        self._check, self._started = check, started
-        self._take()
+        with self._changing:
+            self._check, self._started = check, started
+            self._take()
 
     def keep(self, keeper: LimitsKeeper, *, anew: bool, warn: Callable[[str], None]) -> None:
         """Let limits of an earlier run hold, unless the job begins ``anew``, and keep those that follow.
@@ -49,14 +50,15 @@ class RunningLimits:
             CheckpointError: what was kept cannot be read.
             RetryableError: the storage failed; call again.
         """
-        if self._keeper is not None:
-            return
-        if anew:
-            keeper.write(NO_LIMITS, None)
-        else:
-            self._unchecked = keeper.read()
-        self._keeper, self._warn = keeper, warn
-        self._take()
+        with self._changing:
+            if self._keeper is not None:
+                return
+            if anew:
+                keeper.write(NO_LIMITS, None)
+            else:
+                self._unchecked = keeper.read()
+            self._keeper, self._warn = keeper, warn
+            self._take()
 
     def change(self, limits: Limits) -> Limits:
         """Lay limits over those that hold, and return all of them; they are kept before they hold.
@@ -65,11 +67,12 @@ class RunningLimits:
             OptionError: the job has no control of load, or the limits are of a query without a contract.
             RetryableError: they could not be kept; nothing has changed.
         """
-        if self._check is None:
-            raise OptionError(
-                "the job has no control of load: start it with control=ps.Control(...) (--shed); shed='off' is one, too"
-            )
         with self._changing:
+            if self._check is None:
+                raise OptionError(
+                    "the job has no control of load: start it with control=ps.Control(...) (--shed); "
+                    "shed='off' is one, too"
+                )
             changed = self.wanted.changed_by(limits)
             self._check(changed)
             if self._keeper is not None:
@@ -85,16 +88,25 @@ class RunningLimits:
         if kept.shed is not None and started != self._started:
             self._warn(f"LIMITS: shed={kept.shed!r} of an earlier run is let go: this one was started otherwise.")
             kept = replace(kept, shed=None)
-        queries = {}
-        for name, limit in kept.queries.items():
-            try:
-                self._check(Limits(queries={name: limit}))
-            except OptionError as error:
-                self._warn(f"LIMITS: those of query {name!r} of an earlier run are let go: {error}.")
-            else:
-                queries[name] = limit
+        if kept.shed is not None and not self._is_possible(Limits(kept.shed), f"shed={kept.shed!r}"):
+            kept = replace(kept, shed=None)
+        queries = {
+            name: limit
+            for name, limit in kept.queries.items()
+            if self._is_possible(Limits(queries={name: limit}), f"those of query {name!r}")
+        }
         self.wanted = Limits(kept.shed, queries)
         if self.wanted != NO_LIMITS:
             self._warn(
                 f"LIMITS: {self.wanted.text()}, as they were changed in an earlier run; --reset takes them back."
             )
+
+    def _is_possible(self, limits: Limits, what: str) -> bool:
+        """Return whether this program can have limits of an earlier run; say so if not."""
+        assert self._check is not None
+        try:
+            self._check(limits)
+        except OptionError as error:
+            self._warn(f"LIMITS: {what} of an earlier run {'is' if limits.shed else 'are'} let go: {error}.")
+            return False
+        return True

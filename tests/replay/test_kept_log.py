@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from penstock.model.errors import UserError
 from penstock.replay.kafka_slices import offset_range
 from penstock.replay.kept_log import ALL_KEPT, KeptLog, Stretch, StretchRates
-from penstock.replay.offset_log import read_offset_log
+from penstock.replay.offset_log import kept_log_in, read_offset_log
 from penstock.shedding.offset_sampling import sample_steps
+from penstock.state.files.local_files import LocalFiles
 
 HEAD = '{"version": 2, "job": "shop", "seed": 7}\n'
 
@@ -105,6 +106,29 @@ def test_the_log_of_a_job_is_a_folder_whose_parts_are_one_log(tmp_path: Path) ->
         part.write_text(text)
         with pytest.raises(UserError, match=said):
             read_offset_log(folder)
+
+
+class _MergedMeanwhile(LocalFiles):
+    """The files of a job that merges its log right before the second file is read."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.reads = 0
+
+    def read(self, path: str) -> bytes:
+        self.reads += 1
+        if self.reads == 2:
+            (self.base / "0000000002-0000000001-0000000001.jsonl").write_text(HEAD + line(0, 9, 0.5))
+            for epoch in (1, 2):
+                (self.base / f"000000000{epoch}-0000000001.jsonl").unlink()
+        return super().read(path)
+
+
+def test_a_log_that_is_merged_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "0000000001-0000000001.jsonl").write_text(HEAD + line(0, 5, 0.5))
+    (tmp_path / "0000000002-0000000001.jsonl").write_text(HEAD + line(5, 9, 0.5))
+    log = kept_log_in(_MergedMeanwhile(tmp_path), "kept")
+    assert log is not None and log.stretches == {("bids", "t", 0): [Stretch(0, 9, StretchRates(0.5))]}
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 64)), max_size=6), st.integers(0, 50), st.integers(1, 80))

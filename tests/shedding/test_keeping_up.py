@@ -49,3 +49,4 @@ def test_what_is_not_known_is_no_evidence() -> None:
     assert not keeps_up(replace(seen, partitions=replace(seen.partitions, end_offset=[float("nan")])))
     assert not keeps_up(replace(seen, partitions=replace(seen.partitions, appended=None)))
     assert not keeps_up(replace(seen, instances=replace(seen.instances, queue_rows=None)))
+    assert not keeps_up(snapshot(queued=float("nan")))

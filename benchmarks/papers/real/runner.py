@@ -5,6 +5,7 @@ Each run is a folder; one that has its ``run.json`` is finished and not done aga
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -81,7 +82,9 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
     if finished.exists():
         tell(f"{folder.name} is finished already")
         return finished
-    folder.mkdir(parents=True, exist_ok=True)
+    # What is left of a run that was cut off is of another one.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     cores = CoreShares.here()
     with ExitStack() as stack:
         temporary = stack.enter_context(TemporaryDirectory(prefix="penstock-real-"))
@@ -94,7 +97,9 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
         rate = _capacity(case, broker.bootstrap, folder, cores)
         tell(f"{folder.name}: {rate:.0f} rows/s of each topic fill its core")
         seen = _offered(case, broker, folder, cores, rate)
-    finished.write_text(json.dumps(seen), encoding="utf-8")
+    written = finished.with_suffix(".part")
+    written.write_text(json.dumps(seen), encoding="utf-8")
+    written.replace(finished)
     return finished
 
 
@@ -104,14 +109,14 @@ def _capacity(case: RealCase, kafka: str, folder: Path, cores: CoreShares) -> fl
     They are counted over the time that the loop worked, which is the clock's while rows wait.
     """
     loads = _topics(case, kafka, "waiting", ())
-    fill(kafka, loads, case.calibration_rows)
+    rows = fill(kafka, loads, case.calibration_rows)
     own = replace(case, control={}, options={**case.options, "contracts": {}})
     orders = replace(_subject_orders(own, kafka, loads, folder / "calibration", cores), is_bounded=True)
     notes = folder / "calibration.jsonl"
     with _started("subject", orders.text(), notes) as subject:
         _wait(subject)
     worked_s: float = sum(_lines(notes)[-1]["busy_ns"].values()) / 1e9
-    return case.calibration_rows / worked_s
+    return rows / worked_s
 
 
 def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShares, capacity: float) -> dict[str, Any]:
@@ -193,7 +198,11 @@ def _started(module: str, orders: str, notes: Path) -> Iterator["subprocess.Pope
 
 def _wait(process: "subprocess.Popen[str]") -> None:
     """Wait for a process that must not fail."""
-    if process.wait(_MOST_S):
+    try:
+        failed = process.wait(_MOST_S)
+    except subprocess.TimeoutExpired:
+        raise FatalError(f"a process of the run has not ended within {_MOST_S:g} s") from None
+    if failed:
         raise FatalError("a process of the run failed; its own words stand above")
 
 

@@ -64,6 +64,21 @@ def test_another_way_to_start_and_another_program_win(tmp_path: Path) -> None:
     assert any("those of query 'gone' of an earlier run are let go: there is no query 'gone'" in line for line in said)
 
 
+def test_what_sheds_is_let_go_where_the_program_cannot_have_it_any_more(tmp_path: Path) -> None:
+    files, said = LocalFiles(tmp_path), list[str]()
+    run_of(files, said, anew=True).change(Limits("sic", HALF.queries))
+
+    def refuse_sic(wanted: Limits) -> None:
+        if wanted.shed == "sic":
+            raise OptionError("rows are sampled by their keys here")
+
+    limits = RunningLimits()
+    limits.keep(LimitsFile(files, allow), anew=False, warn=said.append)
+    limits.watch(refuse_sic, "off")
+    assert limits.wanted == Limits(None, HALF.queries)
+    assert said[0] == "LIMITS: shed='sic' of an earlier run is let go: rows are sampled by their keys here."
+
+
 def test_a_change_that_cannot_be_kept_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = LocalFiles(tmp_path)
 
