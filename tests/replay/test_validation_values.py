@@ -90,6 +90,7 @@ def test_the_file_has_the_schema_that_is_promised() -> None:
                 **shed,
                 **ACCURACY,
                 "biased": None,
+                "queued": None,
                 "grade": None,
                 "windows": [times | ROWS | shed | ACCURACY | intervals | estimate],
                 "windows_left_out": 0,

@@ -210,6 +210,8 @@ def _instances(
         input_wait_ns=of(counted.input_wait_s, NS),
         output_wait_ns=of(counted.output_wait_s, NS),
         cpu_ns=of(counted.cpu_s, NS),
+        # Loops have no steps here, so none are measured.
+        steps=np.full(len(slot), np.nan),
         queue_rows=of(counted.queue_rows_s, 1 / window.window_s),
         latency_ms=of(report.latency_ms),
         age_s=np.where(top.machine[chosen] >= 0, report.age_s[slot], np.nan),
