@@ -43,9 +43,6 @@ def charts(kept: Path) -> tuple[Chart, ...]:
     at_s = [windows["s"][row] for row in zone]
     return (
         Chart(
-            "overload-rate", "Rides that come", "s", "rides/s", (ChartLine("come", seconds["s"], seconds["offered"]),)
-        ),
-        Chart(
             "overload-lag", "Rides that wait, and the share that is kept", "s", "s of input, or share",
             (ChartLine("lag", seconds["s"], seconds["lag_s"]), ChartLine("kept", seconds["s"], seconds["keep"])),
         ),
