@@ -5,7 +5,7 @@ The real aggregate operators over rows that `sample_steps` keeps, a key for each
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.engine.core.clock import SystemClock
-from penstock.engine.core.contract import OperatorContext, RawRecord, RowCounters
+from penstock.benchmarks.opened_operator import opened
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.aggregates.aggregate_descriptor import AGGREGATE
 from penstock.model.aggregates import AggregateCall
-from penstock.model.errors import BugError
 from penstock.model.expressions import col
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.keep_rates import STEPS, steps_of
@@ -27,7 +25,6 @@ from penstock.model.result_columns import certified_of, high_of, low_of
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling, Window, Windowing
 from penstock.shedding.offset_sampling import sample_steps
-from penstock.state.stores.memory_store import MemoryStore
 
 Floats = NDArray[np.float64]
 
@@ -80,21 +77,6 @@ class Grade:
     def holds(self) -> bool:
         """Whether the goal is met."""
         return COVERAGE[0] <= self.coverage <= COVERAGE[1] and abs(self.bias) <= BIAS
-
-
-class NoLetters:
-    """Takes no record: every row can be processed."""
-
-    def reject(self, operator: str, rows: pa.RecordBatch, errors: Sequence[str]) -> None:
-        """Raise `BugError`."""
-        raise BugError(f"rows were rejected: {errors[0]}")
-
-    def reject_raw(self, operator: str, records: Sequence[RawRecord]) -> None:
-        """Raise `BugError`."""
-        raise BugError(f"{operator!r} decodes no records")
-
-    def close(self) -> None:
-        """Nothing to finish."""
 
 
 def cells() -> Iterator[Cell]:
@@ -154,21 +136,8 @@ def _run(cell: Cell, runs: int, first: int, seed: int, weighted: bool) -> tuple[
     x = np.exp(cell.sigma * generator.standard_normal(shape)) if cell.sigma else 1.0 + generator.random(shape)
     offsets = np.arange(x.size, dtype=np.int64) + first * cell.rows
     steps = sample_steps(seed, f"{cell.window}/{cell.kept_rows}/{cell.sigma}", offsets).reshape(shape)
-    context = OperatorContext(
-        name="estimates",
-        instance=0,
-        parallelism=1,
-        clock=SystemClock(),
-        state=MemoryStore("estimates"),
-        counters=RowCounters(),
-        dead_letters=NoLetters(),
-        key_groups=np.zeros(1, np.int32),
-        batch_rows=1 << 16,
-        seed=seed,
-    )
     spec = AggregateSpec((("run", col("run")),), tuple(CALLS.items()), Windowing(WINDOWS[cell.window]), estimates=True)
-    operator = AGGREGATE.make(spec, [StreamSchema(FIELDS, TimeColumn("t"))], "estimates")
-    operator.open(context)
+    operator = opened(AGGREGATE.make(spec, [StreamSchema(FIELDS, TimeColumn("t"))], "estimates"), seed)
     times = np.linspace(0, SIZE_US, cell.rows, endpoint=False).astype(np.int64)
     keeps = MIXED if cell.keep is None else (cell.keep,)
     for part, keep in enumerate(keeps):

@@ -1,11 +1,29 @@
 """One operator on a store in memory, opened for a seed, for benchmarks of samples."""
 
-import numpy as np
+from collections.abc import Sequence
 
-from penstock.benchmarks.estimates import NoLetters
+import numpy as np
+import pyarrow as pa
+
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.core.contract import Operator, OperatorContext, RowCounters
+from penstock.engine.core.contract import Operator, OperatorContext, RawRecord, RowCounters
+from penstock.model.errors import BugError
 from penstock.state.stores.memory_store import MemoryStore
+
+
+class NoLetters:
+    """Takes no record: every row can be processed."""
+
+    def reject(self, operator: str, rows: pa.RecordBatch, errors: Sequence[str]) -> None:
+        """Raise `BugError`."""
+        raise BugError(f"rows were rejected: {errors[0]}")
+
+    def reject_raw(self, operator: str, records: Sequence[RawRecord]) -> None:
+        """Raise `BugError`."""
+        raise BugError(f"{operator!r} decodes no records")
+
+    def close(self) -> None:
+        """Nothing to finish."""
 
 
 def opened(operator: Operator, seed: int) -> Operator:
