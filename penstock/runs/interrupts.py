@@ -35,7 +35,10 @@ class Stoppable(Protocol):
 
 
 class Interrupts:
-    """Effect of signals meanwhile: until a job is guarded, or has run, the first one raises `StartInterrupted`."""
+    """Effect of signals meanwhile: until a job is guarded, or has run, the first one raises `StartInterrupted`.
+
+    Python drops what is raised while a destructor runs, so the job is asked to stop besides.
+    """
 
     def __init__(self) -> None:
         """Guard nothing yet."""
@@ -43,17 +46,22 @@ class Interrupts:
         self._interrupted = False
 
     def guard(self, job: Stoppable) -> None:
-        """Let signals stop this job from now on."""
+        """Let signals stop this job from now on, the one before as well."""
         self._job = job
+        if self._interrupted:
+            job.stop()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT or SIGTERM."""
         if self._interrupted and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._interrupted = True
-        if self._job is None or not self._job.has_run:
+        if self._job is None:
             raise StartInterrupted
+        has_run = self._job.has_run
         self._job.stop()
+        if not has_run:
+            raise StartInterrupted
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 
 import penstock as ps
 from penstock.dsl.job import Job
+from penstock.model.errors import RetryableError
 from tests.long_cases import but_for
 from tests.penstock.front_door import (
     Row,
@@ -232,6 +233,32 @@ def test_a_signal_ends_a_job_that_waits_at_its_start(tmp_path: Path, slow: bool,
     assert "STOPPED: 'starting' had not begun" in errors
     told = "NOT STARTED YET: 'starting' is tried again for 3600 s in all; the broker cannot be reached"
     assert errors.count(told) == (0 if slow else 1)
+
+
+class SignalInDestructor(ps.Source):
+    """Has SIGTERM delivered while a destructor runs: Python drops what is raised there."""
+
+    bounded = False
+    schema = pa.schema({"number": pa.int64()})
+
+    def partitions(self, parallelism: int) -> list[str]:
+        class Dying:
+            def __del__(self) -> None:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        Dying()
+        raise RetryableError("the broker cannot be reached")
+
+    def open(self, partition: str, position: object) -> Any:
+        raise AssertionError
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_in_a_destructor_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job()
+    ps.read(SignalInDestructor(), job=job).name("absent").write_json("out").name("out")
+    assert job.run("starting", checkpoint_dir=tmp_path / "checkpoints", start_timeout="1h").source_rows == 0
+    assert "STOPPED: 'starting' had not begun" in capsys.readouterr().err
 
 
 def test_sigterm_is_a_stop_too(tmp_path: Path) -> None:
