@@ -8,10 +8,11 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,12 @@ class Raylet:
                     found.append(process)
         return found
 
+    def lives(self) -> bool:
+        """Return whether its raylet does."""
+        with suppress(psutil.NoSuchProcess):
+            return self.process.status() != psutil.STATUS_ZOMBIE
+        return False
+
     def has_head(self) -> bool:
         """Return whether a head actor is here."""
         return bool(self.workers("HeadActor"))
@@ -68,12 +75,20 @@ class Raylet:
             return self.process.children(recursive=True)
         return []
 
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Let nothing of the node run meanwhile, as a machine that is moved; its raylet is the last to wake."""
+        asleep = [self.process, *self.processes()]
+        _signal(asleep, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal(reversed(asleep), signal.SIGCONT)
+
     def kill(self, *, whole: bool) -> None:
         """Kill the raylet, with ``whole`` everything that it has started, too, as when a machine is lost."""
         others = self.processes() if whole else []
-        for process in (self.process, *others):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        _signal([self.process, *others], signal.SIGKILL)
 
 
 @dataclass
@@ -91,12 +106,14 @@ class Raylets:
         self.keeper.stdin.flush()
         return Raylet(psutil.Process(_said(self.keeper, "pid")))
 
+    def heads(self) -> list[psutil.Process]:
+        """Return the head actors that live, on whichever node; one that has been replaced may be among them."""
+        return Raylet(psutil.Process(self.keeper.pid)).workers("HeadActor")
+
     def kill(self) -> None:
         """Kill the control store and every raylet, with all that they have started, at once."""
         keeper = psutil.Process(self.keeper.pid)
-        for process in [keeper, *keeper.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        _signal([keeper, *keeper.children(recursive=True)], signal.SIGKILL)
         self.keeper.wait(LONG_S)
 
 
@@ -126,6 +143,12 @@ def raylets(settings: Mapping[str, str] = DEATH_IS_SEEN) -> Iterator[Raylets]:
         finally:
             keeper.stdout.close()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _signal(processes: Iterable[psutil.Process], number: int) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
 
 
 def _said(keeper: "subprocess.Popen[str]", name: str) -> object:

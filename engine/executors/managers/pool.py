@@ -95,6 +95,8 @@ class ManagerPool(Generic[End]):
         self._stillborn = 0
         self._start_again_ns: int | None = None
         """When those are started that are missing; None: none are, or they are as soon as they are lost."""
+        self._lacks_room = False
+        """Those that are missing had no room: they are started earlier if there is some."""
         self._setup = b""
         self._watch = ManagerWatch()
         self._inbox: deque[tuple[str, ms.ToHead | str]] = deque()
@@ -140,7 +142,7 @@ class ManagerPool(Generic[End]):
         except RetryableError as error:
             if not self._members:
                 raise
-            self._miss(str(error))
+            self._miss(str(error), lacks_room=True)
 
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
@@ -315,7 +317,9 @@ class ManagerPool(Generic[End]):
                 case WellAgain():
                     self._findings.append(finding)
                     self._warn(f"WELL AGAIN: {finding.text}")
-        if self._start_again_ns is not None and self._start_again_ns <= now_ns:
+        if self._start_again_ns is not None and (
+            self._start_again_ns <= now_ns or (self._lacks_room and self._launcher.has_room())
+        ):
             self.reopen()
 
     def _drop(self, name: str) -> _Member:
@@ -340,14 +344,14 @@ class ManagerPool(Generic[End]):
         try:
             self._start()
         except RetryableError as error:
-            self._miss(str(error))
+            self._miss(str(error), lacks_room=True)
 
-    def _miss(self, reason: str) -> None:
+    def _miss(self, reason: str, *, lacks_room: bool = False) -> None:
         """Go on without those that are missing, for a while."""
-        self._start_again_ns = self._clock.monotonic_ns() + START_AGAIN_NS
+        self._start_again_ns, self._lacks_room = self._clock.monotonic_ns() + START_AGAIN_NS, lacks_room
         self._warn(
             f"TASK MANAGERS MISSING: {reason}; the job goes on with {len(self._members)} of {self._count}, and the "
-            f"others are started in {START_AGAIN_NS // 1_000_000_000} s, or when it restarts."
+            f"others are started in {START_AGAIN_NS // 1_000_000_000} s, when there is room, or when it restarts."
         )
 
     def _start_missing(self) -> None:

@@ -21,6 +21,9 @@ class Launcher(Protocol[NewEnd]):
     def survivors(self) -> Mapping[str, NewEnd]:
         """Reach those that have outlived the head before: return this side's ends of control links to them, by name."""
 
+    def has_room(self) -> bool:
+        """Return whether there is room now for one that there was none for; False if that cannot be seen."""
+
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         """Return how it has ended, in words; None: it lives, or did not end within so many seconds."""
 

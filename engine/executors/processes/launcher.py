@@ -123,6 +123,10 @@ class ProcessLauncher:
         """Return nothing: processes end with their head."""
         return {}
 
+    def has_room(self) -> bool:
+        """Return False: that a process can be started is seen when it is."""
+        return False
+
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         """Return how a process has ended, in words; None: it lives, or did not end within ``patience_s``.
 

@@ -141,6 +141,15 @@ class RayLauncher:
                     places.taken[name] = survivor.place
         return ends
 
+    def has_room(self) -> bool:
+        """Return whether a place that was reserved is free and there, or the cluster has a core that nobody has."""
+        if self._full is not None and self._clock.monotonic_ns() < self._full[0]:
+            return False
+        draining = draining_nodes()
+        if any(places.is_whole() and places.free(draining) is not None for places in self._places):
+            return True
+        return cpus(ray.available_resources()) > 0
+
     def rank(self, name: str) -> int | None:
         """Return the rank of a task manager that has what instances need, None: it has a core alone."""
         for places in self._places:

@@ -53,7 +53,7 @@ class Places:
     """Places that were reserved together, and the task managers that have some, by the number of the place.
 
     ``ranks`` are those of which instances need something, by the number of the place. Those that are ``left`` were
-    reserved by a head before, and are given only as long as no node of theirs is lost.
+    reserved by a head before. In the stead of places whose node is lost Ray looks for others.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Places:
 
     def free(self, draining: Collection[str]) -> int | None:
         """Return a place that nobody has, on a node that stays; None: there is none."""
-        if len(self.taken) >= self.size or (self.left and not self.is_whole()):
+        if len(self.taken) >= self.size:
             return None
         nodes = placement_group_table(self.group).get("bundles_to_node_id", {}) if draining else {}
         taken = set(self.taken.values())

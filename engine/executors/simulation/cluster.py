@@ -132,6 +132,10 @@ class Cluster:
         let_go = partial(self._end, manager.name, "its head has closed the link")
         return Side(ends, manager.receive, let_go, manager.is_awake)
 
+    def has_room(self) -> bool:
+        """Return False: there is always room."""
+        return False
+
     def ended(self, name: str, patience_s: float = 0.0) -> str | None:
         """Return how one has ended."""
         manager = self._managers.get(name)

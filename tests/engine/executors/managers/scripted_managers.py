@@ -77,6 +77,8 @@ class ScriptedLauncher:
         self.left_to_end: list[str] = []
         """Those that the end was waited for."""
         self.refusals = 0
+        self.room = False
+        """There is room for those that were refused."""
         self.answer = answer
         self._clock = clock
         self._ended: dict[str, str] = {}
@@ -89,6 +91,9 @@ class ScriptedLauncher:
         self.started.append(name)
         self.managers[name] = ScriptedManager(name, there, self._clock, lambda who, order: self.answer(who, order))
         return here
+
+    def has_room(self) -> bool:
+        return self.room
 
     def kill(self, name: str) -> None:
         """Let one end."""

@@ -49,6 +49,33 @@ def test_the_missing_are_started_again_after_a_while(tmp_path: Path, monkeypatch
         assert len(scene.launcher.started) == 3
 
 
+def test_those_that_had_no_room_are_started_when_there_is_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "LOOK_NS", 0)
+    scene = Scene(tmp_path)
+    with scene.head as head:
+        head.await_managers(ignore)
+        scene.launcher.refusals, scene.launcher.room = 2, True
+        lost_of(scene, "tm-1")
+        list(scene.news_until(lambda: len(head.pool.live()) == 2))
+        assert len(scene.launcher.started) == 3 and len(scene.warned) == 2
+
+
+def test_room_does_not_start_those_again_that_end_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
+        scene.launcher.end(name)
+        return []
+
+    monkeypatch.setattr(pool, "LOOK_NS", 0)
+    scene = Scene(tmp_path)
+    with scene.head as head:
+        head.await_managers(ignore)
+        scene.launcher.answer, scene.launcher.room = die, True
+        lost_of(scene, "tm-1")
+        list(scene.news_until(lambda: bool(scene.warned)))
+        list(head.pool.turn())
+        assert len(scene.launcher.started) == 2 + MOST_STILLBORN
+
+
 def test_an_attempt_after_stillborn_task_managers_starts_others(tmp_path: Path) -> None:
     def die(name: str, order: ms.ToManager) -> Sequence[ms.ToHead]:
         scene.launcher.end(name)
