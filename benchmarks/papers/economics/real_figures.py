@@ -53,12 +53,12 @@ def calm_lag_s(run: SeenRun, phase: int) -> Floats:
 
 
 def slope_ratio(run: SeenRun, phase: int) -> float:
-    """Return the growth of the lag in a phase over what is offered beyond the capacity."""
+    """Return the growth of the lag in a phase over what is offered beyond the capacity, measured before and after."""
     begin, end = run.bounds[phase]
     own = run.within(begin + (end - begin) / 4, end)
     slope = float(np.polyfit(run.times_s[own], run.lag()[own], 1)[0])
     topics = len(run.case["topics"])
-    return slope / (topics * (run.phases[phase].rows_per_s - run.capacity))
+    return slope / (topics * (run.phases[phase].rows_per_s - (run.capacity + run.capacity_after) / 2))
 
 
 def cycles(run: SeenRun, policy: str = "qod") -> Iterator[CycleAccuracy]:

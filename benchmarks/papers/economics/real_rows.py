@@ -47,7 +47,7 @@ def rows(runs: Runs) -> list[Row]:
         made += [*_lag_rows(runs), *_accuracy_rows(of_cycles), _order_row("who sheds", of_cycles, MINIMUMS)]
         made += _coverage_rows(runs[SHED])
     made += _other_rows(runs)
-    return [*made, *_control_rows(runs), *_cpu_rows(runs)]
+    return [*made, *_control_rows(runs), *_cpu_rows(runs), _capacity_row(runs)]
 
 
 def _lag_rows(runs: Runs) -> Iterator[Row]:
@@ -155,3 +155,13 @@ def _cpu_rows(runs: Runs) -> Iterator[Row]:
                 0, f"CPU of the {process}", "a machine of their own", "", unit="% of a core",
                 ours=spread([run.cpu_percent()[process] for run in runs[SHED]]), note="On the other core.",
             )  # fmt: skip
+
+
+def _capacity_row(runs: Runs) -> Row:
+    ratios = {run.folder.name: run.capacity_after / run.capacity for seen in runs.values() for run in seen}
+    other = [name for name, ratio in ratios.items() if not 0.9 <= ratio <= 1.1]
+    note = f"Loads of {', '.join(other)} were not what they say." if other else ""
+    return Row(
+        0, "capacity after a run over that before", "", "0.9 to 1.1", spread(list(ratios.values())), met=not other,
+        note=note,
+    )  # fmt: skip

@@ -94,27 +94,42 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
         stack.callback(os.sched_setaffinity, 0, before)
         broker = stack.enter_context(LocalBroker(temporary, large=True))
         tell(f"{folder.name}: measures what the job can take")
-        rate = _capacity(case, broker.bootstrap, folder, cores)
+        alone = _capacity(case, broker.bootstrap, folder, cores, "alone")
+        beside = alone * _mean_load(case)
+        rate = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
         tell(f"{folder.name}: {rate:.0f} rows/s of each topic fill its core")
         seen = _offered(case, broker, folder, cores, rate)
+        seen["capacity_after"] = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
     written = finished.with_suffix(".part")
     written.write_text(json.dumps(seen), encoding="utf-8")
     written.replace(finished)
     return finished
 
 
-def _capacity(case: RealCase, kafka: str, folder: Path, cores: CoreShares) -> float:
+def _mean_load(case: RealCase) -> float:
+    return sum(load * seconds for load, seconds in case.loads) / sum(seconds for _, seconds in case.loads)
+
+
+def _capacity(
+    case: RealCase, kafka: str, folder: Path, cores: CoreShares, purpose: str, beside_rows_per_s: float = 0.0
+) -> float:
     """Return the rows/s of each topic that fill the job's loop, without shedding and with more rows waiting.
 
-    They are counted over the time that the loop worked, which is the clock's while rows wait.
+    They are counted over the time that the loop worked, which is the clock's while rows wait. So many rows/s are
+    injected beside it into topics that nobody reads: what the broker and the injector take of caches and of memory, the
+    job lacks.
     """
-    loads = _topics(case, kafka, "waiting", ())
+    loads = _topics(case, kafka, purpose, ())
     rows = fill(kafka, loads, case.calibration_rows)
     own = replace(case, control={}, options={**case.options, "contracts": {}})
-    orders = replace(_subject_orders(own, kafka, loads, folder / "calibration", cores), is_bounded=True)
-    notes = folder / "calibration.jsonl"
-    with _started("subject", orders.text(), notes) as subject:
-        _wait(subject)
+    orders = replace(_subject_orders(own, kafka, loads, folder / purpose, cores), is_bounded=True)
+    notes = folder / f"{purpose}.jsonl"
+    with ExitStack() as stack:
+        if beside_rows_per_s:
+            unread = _topics(case, kafka, f"{purpose}-unread", (Phase(beside_rows_per_s, _MOST_S),))
+            to_inject = Orders(kafka, unread, time.monotonic_ns())
+            stack.enter_context(_started("injector", to_inject.text(), folder / f"{purpose}-unread.jsonl"))
+        _wait(stack.enter_context(_started("subject", orders.text(), notes)))
     worked_s: float = sum(_lines(notes)[-1]["busy_ns"].values()) / 1e9
     return rows / worked_s
 

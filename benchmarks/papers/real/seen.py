@@ -49,6 +49,7 @@ class SeenRun:
         seen = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
         self.case: Mapping[str, Any] = seen["case"]
         self.capacity: float = seen["capacity"]
+        self.capacity_after: float = seen["capacity_after"]
         self.phases = tuple(Phase(**phase) for phase in seen["phases"])
         self.broker_cpu_s: float = seen["broker_cpu_s"]
         self.queries: Mapping[str, Any] = seen["queries"]

@@ -89,6 +89,7 @@ def kept_run(folder: Path, taken_per_s: float, capacity: float = 100.0) -> SeenR
     seen = {
         "case": {"topics": ["rides"]},
         "capacity": capacity,
+        "capacity_after": capacity,
         "phases": [asdict(phase) for phase in PHASES],
         "begin_ns": 0,
         "job_begun_ns": -1,
