@@ -75,29 +75,35 @@ def with_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment], fits: 
     instances = snapshot.instances
     if instances.cpu_ns is None or instances.records_in is None:
         return snapshot
-    cpu_ns, steps = instances.cpu_ns.copy(), _steps_per_s(snapshot)
-    idle = np.zeros(len(snapshot.machines))
+    cpu_ns, window_s = instances.cpu_ns.copy(), snapshot.window_s
+    rows = np.flatnonzero(instances.is_running & np.isfinite(cpu_ns))
+    owners = zip(instances.task[rows].tolist(), instances.number[rows].tolist(), strict=True)
+    known = [fits.get((snapshot.tasks.name[task], number)) for task, number in owners]
+    rows, of_row = rows[[fit is not None for fit in known]], [fit for fit in known if fit is not None]
+    fixed = np.array([fit.fixed for fit in of_row], np.float64)
+    of_step = np.array([fit.of_steps(1.0) for fit in of_row], np.float64)
+    of_steps = of_step * _steps_per_s(snapshot)[rows]
+    cpu_ns[rows] = np.maximum(cpu_ns[rows] - (fixed + of_steps) * window_s * 1e7, 0.0)
+    unused = np.maximum(of_steps - of_step * LEAST_STEPS_PER_S, 0.0)
+    idle = np.bincount(instances.machine[rows], unused, len(snapshot.machines))
     by_segment: list[tuple[int, int, float, float, float]] = []
-    for row in np.flatnonzero(instances.is_running).tolist():
+    parted = {segment.task for segment in segments}
+    for row, fit in zip(rows.tolist(), of_row, strict=True):
         task = int(instances.task[row])
-        fit = fits.get((snapshot.tasks.name[task], int(instances.number[row])))
-        if fit is None or not np.isfinite(cpu_ns[row]):
+        if task not in parted:
             continue
-        rates = _rates(float(instances.records_in[row]) / snapshot.window_s, task, segments)
+        rates = _rates(float(instances.records_in[row]) / window_s, task, segments)
         parts = fit.parts(rates)
-        of_steps = fit.of_steps(float(steps[row]))
-        fixed_ns = (fit.fixed + of_steps) * snapshot.window_s * 1e7
-        variable_ns = max(0.0, float(cpu_ns[row]) - fixed_ns)
-        idle[instances.machine[row]] += max(0.0, of_steps - fit.of_steps(LEAST_STEPS_PER_S))
         whole = float(parts.sum())
-        scale = variable_ns / whole if whole > 0 else 0.0
-        cpu_ns[row] = parts[0] * scale if whole > 0 else variable_ns
+        scale = float(cpu_ns[row]) / whole if whole > 0 else 0.0
+        if whole > 0:
+            cpu_ns[row] = parts[0] * scale
         own = [number for number, segment in enumerate(segments) if segment.task == task]
         for place, number in enumerate(own, start=1):
             above = segments[number].above
             arrives = rates[0] if above < 0 else rates[1 + own.index(above)]
-            took = float(rates[place] * snapshot.window_s)
-            by_segment.append((number, row, float(parts[place] * scale), took, float(arrives * snapshot.window_s)))
+            took = float(rates[place] * window_s)
+            by_segment.append((number, row, float(parts[place] * scale), took, float(arrives * window_s)))
     machines = snapshot.machines
     if machines.cpu_percent is not None:
         machines = replace(machines, cpu_percent=np.maximum(machines.cpu_percent - idle, 0.0))

@@ -134,9 +134,9 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         # One that waits begins anew, wherever it ran.
         age_s = np.where(where < 0, np.nan, age_s)
     return InstanceColumns(
-        task=_ints(task),
-        number=_ints(np.arange(len(task)) - window.layout.first[task]),
-        machine=_ints(machine for _ in task) if where is None else np.maximum(where, 0),
+        task=task.astype(np.int32),
+        number=(np.arange(len(task)) - window.layout.first[task]).astype(np.int32),
+        machine=np.full(len(task), machine, np.int32) if where is None else np.maximum(where, 0),
         is_running=after.is_running if where is None else where >= 0,
         records_in=window.since(lambda reading: reading.records_in),
         busy_ns=spent[:, 0],
@@ -162,7 +162,7 @@ def _partitions(window: CounterWindow) -> PartitionColumns:
     logs = window.after.logs
     end = np.where(np.isnan(logs.appended), logs.consumed + logs.behind, logs.appended)
     return PartitionColumns(
-        _ints(logs.instance.tolist()),
+        logs.instance.astype(np.int32),
         appended=_unless_missing(window.by_partition(lambda each: each.appended)),
         consumed=_unless_missing(window.by_partition(lambda each: each.consumed)),
         end_offset=_unless_missing(end),
@@ -180,13 +180,12 @@ def _exchanged(
     ends = [end(edge) for edge in edges]
     rows = window.by_edge(counts, ends)
     layout = window.layout
-    instances = (
-        layout.first[layout.row[own]] + number
-        for own, values in zip(ends, rows, strict=True)
-        for number in range(len(values))
-    )
-    numbers = (number for number, values in enumerate(rows) for _ in values)
-    return _ints(numbers), _ints(instances), np.concatenate([np.zeros(0), *rows])
+    counts = np.array([len(values) for values in rows], np.int64)
+    first = np.array([layout.first[layout.row[own]] for own in ends], np.int64)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    instances = np.repeat(first, counts) + within
+    numbers = np.repeat(np.arange(len(rows)), counts)
+    return numbers.astype(np.int32), instances.astype(np.int32), np.concatenate([np.zeros(0), *rows])
 
 
 def _unless_missing(values: Floats) -> Floats | None:

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from penstock.engine.control.reading import LogReadings, Reading, TaskLayout
+from penstock.engine.control.reading import LogReadings, Numbers, Reading, TaskLayout
 from penstock.model.columns import Bools, Floats
 from penstock.model.ids import OperatorId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CounterWindow:
     """The time between two readings (None: since the start).
 
@@ -32,7 +33,7 @@ class CounterWindow:
         now = counts(self.after)
         if self.before is None:
             return now
-        scale = self._scale()
+        scale = self._scale
         by_row = scale[:, np.newaxis] if now.ndim == 2 else scale
         return _forwards((now - counts(self.before)) * by_row)
 
@@ -40,7 +41,7 @@ class CounterWindow:
         """Return rows of each edge in the window by the instances at one of its ends, NaN of those that began in it."""
         if self.before is None:
             return counts(self.after)
-        scale = self._scale()
+        scale = self._scale
         rows = zip(ends, counts(self.after), counts(self.before), strict=True)
         return [
             _forwards((now - then) * scale[self.layout.first[self.layout.row[end]] :][: len(now)])
@@ -57,7 +58,7 @@ class CounterWindow:
         keys = zip(after.instance.tolist(), after.name, strict=True)
         then = np.array([rows.get(key, -1) for key in keys], np.int64)
         earlier = np.append(counts(before), np.nan)[then]
-        return _forwards((counts(after) - earlier) * self._scale()[after.instance])
+        return _forwards((counts(after) - earlier) * self._scale[after.instance])
 
     def cpu_ns(self) -> Floats:
         """Return the CPU of each instance: that of its steps, and its share of what its process took beside them.
@@ -66,22 +67,26 @@ class CounterWindow:
         loop took, is divided as their own CPU is.
         """
         own = self.since(lambda reading: reading.cpu_ns)
+        process = {place: row for row, place in enumerate(self.after.process_cpu_ns)}
+        of = np.array([process.get(place, -1) for place in self.after.places], np.int64)
+        rows = np.flatnonzero((of >= 0) & ~np.isnan(own))
+        of = of[rows]
+        taken, count = np.bincount(of, own[rows], len(process)), np.bincount(of, minlength=len(process))
+        rest = np.nan_to_num(self._of_processes(rows, of) - taken)[of]
+        shares = np.where(taken[of] > 0, own[rows] / np.where(taken[of] > 0, taken[of], 1.0), 1.0 / count[of])
         cpu = own.copy()
-        places = np.array(self.after.places, object)
-        for place, now in self.after.process_cpu_ns.items():
-            rows = np.flatnonzero((places == place) & ~np.isnan(own))
-            whole = self._of_process(place, now, rows)
-            rest = whole - own[rows].sum()
-            if len(rows) and rest > 0:
-                shares = own[rows] / own[rows].sum() if own[rows].sum() > 0 else np.full(len(rows), 1.0 / len(rows))
-                cpu[rows] += rest * shares
+        cpu[rows] += np.maximum(rest, 0.0) * shares
         return cpu
 
-    def _of_process(self, place: str, now: float, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+    def _of_processes(self, rows: Numbers, of: Numbers) -> Floats:
+        """Return the CPU of each process in the window; ``of`` says which of them each of these instances is in."""
+        now = np.array([*self.after.process_cpu_ns.values()], np.float64)
         if self.before is None:
             return now
-        then = self.before.process_cpu_ns.get(place, np.nan)
-        return float((now - then) * self._scale()[rows[0]]) if len(rows) else np.nan
+        then = np.array([self.before.process_cpu_ns.get(place, np.nan) for place in self.after.process_cpu_ns])
+        scale = np.full(len(now), np.nan)
+        scale[of] = self._scale[rows]
+        return np.asarray((now - then) * scale, np.float64)
 
     def _is_same(self) -> Bools:
         """Return the instances that were where they are, and did not begin, in the window."""
@@ -90,6 +95,7 @@ class CounterWindow:
         same_place = np.array(before.places, object) == np.array(after.places, object)
         return np.asarray(same_place & ~(after.age_ns < after.read_ns - before.read_ns), np.bool_)
 
+    @cached_property
     def _scale(self) -> Floats:
         """Return by instance the length of the window over that of its own; NaN if its counters are not the same."""
         assert self.before is not None

@@ -14,6 +14,7 @@ from penstock.engine.control.lag_maxima import LagMaxima
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
+from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.jobs.running_limits import RunningLimits
@@ -91,9 +92,10 @@ class JobControl:
         """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change."""
         self._graph = graph
         numbers = count(1)
-        self._book = ReadingBook(job, graph, options, now_ns, numbers)
+        merger = ReadingMerger(graph, options)
+        self._book = ReadingBook(job, merger, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
-        self._cycles = ReadingBook(job, graph, options, now_ns, numbers)
+        self._cycles = ReadingBook(job, merger, now_ns, numbers)
         self._lags = LagMaxima()
         self._errors = ErrorBook()
         self._missed_cycles = 0

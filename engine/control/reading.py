@@ -1,7 +1,8 @@
 """The counters of a whole job, put together of what was read in each of its parts: one row an instance."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,9 @@ TaskRows = Mapping[OperatorId, int]
 
 HERE = "here"
 """The place of all instances of a job that runs in one process."""
+
+_REMEMBERED = 4
+"""Readings that are asked for again: the ends of a tick's window, and those of a cycle's."""
 
 _ACTIVITIES = tuple(f"{activity.value}_ns" for activity in Activity)
 
@@ -122,60 +126,75 @@ class TaskLayout:
 
 def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: int) -> Reading:
     """Read what a whole job has counted; may be called from any thread, then counters may be a batch apart."""
-    return merged_reading(build.graph, options, now_ns - started_ns, {HERE: read_part(build, now_ns)})
+    return ReadingMerger(build.graph, options).merge(now_ns - started_ns, {HERE: read_part(build, now_ns)})
 
 
-def merged_reading(
-    graph: ExecutionGraph,
-    options: LoopOptions,
-    time_ns: int,
-    parts: Mapping[str, PartReading],
-    process_cpu_ns: Mapping[str, float] | None = None,
-) -> Reading:
-    """Return the counters of a job of what was read in each place; what was read nowhere is NaN.
+class ReadingMerger:
+    """Puts readings of a job together of what was read in each place; who asks twice for the same gets it again."""
 
-    ``time_ns`` is since the job started.
-    """
-    layout, edges = TaskLayout.of(graph), edges_between_tasks(graph)
-    figure = _Scattered(layout, parts)
-    read_ns = np.full(layout.count, NAN)
-    places = [""] * layout.count
-    for place, part in parts.items():
-        own = figure.rows(part.instances)
-        read_ns[own] = part.time_ns
-        for row in own.tolist():
-            places[row] = place
-    queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
-    counts = [task.parallelism for task in graph.tasks]
-    consumers = [layout.row[edge.consumer] for edge in edges]
-    received = _ByEdge([counts[row] for row in consumers], [part.received for part in parts.values()])
-    sent = _ByEdge([counts[layout.row[edge.producer]] for edge in edges], [part.sent for part in parts.values()])
-    waits = received("waiting")
-    for consumer, waiting in zip(consumers, waits, strict=True):
-        queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
-    offered = tuple(rows + waiting for rows, waiting in zip(received("rows"), waits, strict=True))
-    return Reading(
-        graph,
-        time_ns,
-        read_ns,
-        tuple(places),
-        figure("is_running") == 1,
-        figure("records_in"),
-        np.stack([figure(name) for name in _ACTIVITIES], axis=1),
-        figure("cpu_ns"),
-        figure("steps"),
-        queue_rows,
-        figure("queue_bytes"),
-        figure("hits"),
-        figure("misses"),
-        figure("waited_ns"),
-        figure("state_bytes"),
-        tuple(sent("rows")),
-        offered,
-        *_budgets(graph, options),
-        _logs(figure, parts),
-        process_cpu_ns or {},
-    )
+    def __init__(self, graph: ExecutionGraph, options: LoopOptions) -> None:
+        """Learn the layout of a plan, which does not change."""
+        self._layout, self._edges = TaskLayout.of(graph), edges_between_tasks(graph)
+        self.names = tuple(name for task in graph.tasks for name in graph.instances(task))
+        """The names of instances, in task order."""
+        self._budgets = _budgets(graph, options)
+        self._merged: deque[tuple[Mapping[str, PartReading], Reading]] = deque(maxlen=_REMEMBERED)
+
+    def merge(
+        self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float] | None = None
+    ) -> Reading:
+        """Return the counters of a job of its parts, by place; what was read nowhere is NaN.
+
+        ``time_ns`` is since the job started.
+        """
+        for known, reading in self._merged:
+            if known.keys() == parts.keys() and all(known[place] is part for place, part in parts.items()):
+                return replace(reading, time_ns=time_ns, process_cpu_ns=process_cpu_ns or {})
+        reading = self._read(time_ns, parts, process_cpu_ns or {})
+        self._merged.append((dict(parts), reading))
+        return reading
+
+    def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
+        layout, edges, graph = self._layout, self._edges, self._layout.graph
+        figure = _Scattered(layout, parts)
+        read_ns = np.full(layout.count, NAN)
+        places = [""] * layout.count
+        for place, part in parts.items():
+            own = figure.rows(part.instances)
+            read_ns[own] = part.time_ns
+            for row in own.tolist():
+                places[row] = place
+        queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
+        counts = [task.parallelism for task in graph.tasks]
+        consumers = [layout.row[edge.consumer] for edge in edges]
+        received = _ByEdge([counts[row] for row in consumers], [part.received for part in parts.values()])
+        sent = _ByEdge([counts[layout.row[edge.producer]] for edge in edges], [part.sent for part in parts.values()])
+        waits = received("waiting")
+        for consumer, waiting in zip(consumers, waits, strict=True):
+            queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
+        offered = tuple(rows + waiting for rows, waiting in zip(received("rows"), waits, strict=True))
+        return Reading(
+            graph,
+            time_ns,
+            read_ns,
+            tuple(places),
+            figure("is_running") == 1,
+            figure("records_in"),
+            np.stack([figure(name) for name in _ACTIVITIES], axis=1),
+            figure("cpu_ns"),
+            figure("steps"),
+            queue_rows,
+            figure("queue_bytes"),
+            figure("hits"),
+            figure("misses"),
+            figure("waited_ns"),
+            figure("state_bytes"),
+            tuple(sent("rows")),
+            offered,
+            *self._budgets,
+            _logs(figure, parts),
+            process_cpu_ns,
+        )
 
 
 class _Scattered:

@@ -9,9 +9,7 @@ import numpy as np
 from penstock.engine.control.cluster_snapshot import cluster_snapshot
 from penstock.engine.control.machine_load import MachineReading, MachineWindow, by_host, machine_columns
 from penstock.engine.control.part_reading import PartReading
-from penstock.engine.control.reading import merged_reading
-from penstock.model.config import LoopOptions
-from penstock.model.execution_graph import ExecutionGraph
+from penstock.engine.control.reading import ReadingMerger
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 
 FRESH_NS = 3_000_000_000
@@ -36,13 +34,12 @@ class ReadingBook:
     def __init__(
         self,
         job: str,
-        graph: ExecutionGraph,
-        options: LoopOptions,
+        merger: ReadingMerger,
         now_ns: int,
         numbers: Iterator[int] | None = None,
     ) -> None:
         """Begin with none; times of snapshots count from now. ``numbers`` are theirs, None: from 1 on."""
-        self._job, self._graph, self._options = job, graph, options
+        self._job, self._merger = job, merger
         self._began_ns = self._last_ns = now_ns
         self._numbers = count(1) if numbers is None else numbers
         self._before: dict[str, _Heard] = {}
@@ -80,17 +77,14 @@ class ReadingBook:
         elsewhere = [place for place in dict.fromkeys([caller, *places.values()]) if place not in names]
         blank = MachineColumns((*names, *elsewhere), np.zeros(len(names) + len(elsewhere)))
         before, after = (
-            merged_reading(
-                self._graph,
-                self._options,
+            self._merger.merge(
                 time_ns - self._began_ns,
                 {name: heard.part for name, heard in heards.items() if name in fresh and heard.part is not None},
                 {name: float(heard.machine.cpu_ns) for name, heard in heards.items() if name != caller},
             )
             for heards, time_ns in ((self._before, before_ns), (self._after, now_ns))
         )
-        instances = [name for task in self._graph.tasks for name in self._graph.instances(task)]
-        here = [places.get(name, "") for name in instances]
+        here = [places.get(name, "") for name in self._merger.names]
         snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, here)
         windows = {
             name: window

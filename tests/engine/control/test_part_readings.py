@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine.control.cluster_snapshot import cluster_snapshot
 from penstock.engine.control.part_reading import PartReading, decode_table, encode_table, read_part
-from penstock.engine.control.reading import Reading, merged_reading
+from penstock.engine.control.reading import Reading, ReadingMerger
 from penstock.engine.control.reading_book import FRESH_NS, ReadingBook
 from penstock.engine.core.clock import SystemClock
 from penstock.model.columns import Floats
@@ -43,11 +43,11 @@ def test_halves_of_a_job_that_were_sent_make_up_the_whole(tmp_path: Path) -> Non
         for number, name in enumerate(MANAGERS)
     }
     places = ["tm-0", "tm-1"] * 3
-    apart = merged_reading(plan, OPTIONS, SECOND_NS, parts)
+    apart = ReadingMerger(plan, OPTIONS).merge(SECOND_NS, parts)
     assert apart.places == tuple(places)
     one, other = (
         cluster_snapshot("test", 1, None, reading, MACHINES, places).as_dict()
-        for reading in (apart, merged_reading(plan, OPTIONS, SECOND_NS, {"tm-0": whole}))
+        for reading in (apart, ReadingMerger(plan, OPTIONS).merge(SECOND_NS, {"tm-0": whole}))
     )
     assert one == other and sum(one["outputs"]["records_out"]) > 0
 
@@ -55,7 +55,7 @@ def test_halves_of_a_job_that_were_sent_make_up_the_whole(tmp_path: Path) -> Non
 def windowed(parts: tuple[PartReading, PartReading], process_s: tuple[float, float] | None = None) -> Floats:
     """Return the CPU of the instances of one task manager in a window of 1 s, in seconds."""
     before, after = (
-        merged_reading(GRAPH, OPTIONS, time_ns, {"tm-0": read}, {} if seconds is None else {"tm-0": seconds * 1e9})
+        ReadingMerger(GRAPH, OPTIONS).merge(time_ns, {"tm-0": read}, {} if seconds is None else {"tm-0": seconds * 1e9})
         for time_ns, read, seconds in zip((SECOND_NS, 2 * SECOND_NS), parts, process_s or (None, None), strict=True)
     )
     cpu_ns = cluster_snapshot("test", 1, before, after, MACHINES, ["tm-0"] * 4).instances.cpu_ns
@@ -80,7 +80,7 @@ def test_what_a_process_took_beside_its_steps_is_shared_out() -> None:
 def test_readings_at_moments_of_their_own_are_scaled_to_the_window() -> None:
     parts = part(10, {(0, 0): ran(5, 1.0, 100)}), part(12, {(0, 0): ran(7, 2.0, 300)})
     before, after = (
-        merged_reading(GRAPH, OPTIONS, time_ns, {"tm-0": read})
+        ReadingMerger(GRAPH, OPTIONS).merge(time_ns, {"tm-0": read})
         for time_ns, read in zip((SECOND_NS, 2 * SECOND_NS), parts, strict=True)
     )
     instances = cluster_snapshot("test", 1, before, after, MACHINES, ["tm-0"] * 4).instances
@@ -91,7 +91,9 @@ def test_readings_at_moments_of_their_own_are_scaled_to_the_window() -> None:
 
 def test_an_instance_that_is_elsewhere_now_has_no_counts() -> None:
     def reading(time_ns: int, place: str, seconds: float) -> Reading:
-        return merged_reading(GRAPH, OPTIONS, time_ns, {place: part(10 + seconds, {(0, 0): ran(5 + seconds, 1.0)})})
+        return ReadingMerger(GRAPH, OPTIONS).merge(
+            time_ns, {place: part(10 + seconds, {(0, 0): ran(5 + seconds, 1.0)})}
+        )
 
     moved = cluster_snapshot(
         "test", 1, reading(SECOND_NS, "tm-0", 0), reading(2 * SECOND_NS, "tm-1", 1), MACHINES, APART
@@ -101,7 +103,7 @@ def test_an_instance_that_is_elsewhere_now_has_no_counts() -> None:
 
 def book(*seconds: float) -> ReadingBook:
     """Return a book in which the first task manager was heard at these seconds, with its two instances."""
-    heard = ReadingBook("test", GRAPH, OPTIONS, 0)
+    heard = ReadingBook("test", ReadingMerger(GRAPH, OPTIONS), 0)
     for second in seconds:
         read = part(second, {(0, 0): ran(5 + second, second / 4), (1, 0): ran(5 + second, second / 4)})
         heard.hear("tm-0", machine(second, second / 2), read, int(second * SECOND_NS))
@@ -128,7 +130,7 @@ def test_the_first_reading_of_a_process_has_no_window() -> None:
 
 
 def test_an_instance_that_has_ended_keeps_its_place_and_one_without_waits() -> None:
-    heard = ReadingBook("test", GRAPH, OPTIONS, 0)
+    heard = ReadingBook("test", ReadingMerger(GRAPH, OPTIONS), 0)
     ended = {(0, 0): {**ran(5, 1.0), "is_running": 0.0}}
     heard.hear("tm-0", machine(1), part(1, ended), SECOND_NS)
     snapshot = heard.snapshot(MANAGERS, "caller", {NAMES[0]: "tm-0", NAMES[1]: "tm-7"}, {}, SECOND_NS)
