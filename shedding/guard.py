@@ -4,8 +4,9 @@ keep = max(minimum, min(keep of the controller, keep of the guard)). It runs fou
 controller, which sees the whole job, takes over with its next decision.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from penstock.model.keep_rates import STEPS, KeepRates, in_steps
 from penstock.shedding.keep_settings import ShedderQueries
@@ -28,29 +29,40 @@ class SourceInput:
 
 @dataclass(frozen=True, slots=True)
 class GuardRule:
-    """When a source falls behind: its backlog has grown over so many looks, to more than ``tolerated_s`` of input.
+    """When a source falls behind: over so many looks its backlog has grown, to more than ``tolerated_s`` of input.
 
-    ``raise_by``: the controller raises what the guard lowered by no more than this in a cycle. ``saturated``: the share
-    of its time that the loop works from which on rows wait for it; below, they wait for something else, such as a slow
-    sink, and to shed them would not help: the source is held back.
+    What waits is known as the log's end is, which comes in bursts, and sources take turns; so backlogs grow that were
+    greater in the second half of these looks than in the first. ``history``: the looks of which the best rate is what
+    can be read: one that was good enough a moment ago comes back after a pause, and so is no overload. ``raise_by``:
+    the controller raises what the guard lowered by no more than this in a cycle. ``saturated``: the share of its time
+    that the loop works from which on rows wait for it; below, they wait for something else, such as a slow sink, and to
+    shed them would not help: the source is held back.
     """
 
     looks: int = 4
     tolerated_s: float = 0.5
+    history: int = 20
     raise_by: float = 0.1
     saturated: float = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class GuardMemory:
-    """The controller's rates, the cap of each source that was lowered, and the last looks, oldest first.
+class Look:
+    """The input of each source at a time, the share of the time since the look before that the loop worked, its rates."""
 
-    A look: its time, the share of it that the loop worked since the one before, and the input of each source.
-    """
+    time_s: float
+    worked: float
+    inputs: Mapping[str, SourceInput]
+    keep: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardMemory:
+    """The controller's rates, the cap of each source that was lowered, and the last looks, oldest first."""
 
     wanted: KeepRates = field(default_factory=KeepRates)
     caps: Mapping[str, float] = field(default_factory=dict)
-    looks: tuple[tuple[float, float, Mapping[str, SourceInput]], ...] = ()
+    looks: tuple[Look, ...] = ()
 
 
 def decided(
@@ -77,26 +89,51 @@ def looked(
 
     ``worked``: the share of the time since the last look that the loop worked, in [0, 1]; ``inputs`` by source.
     """
-    looks = (*memory.looks, (time_s, worked, inputs))[-(rule.looks + 1) :]
+    now = Look(time_s, worked, inputs, capped(shedders, memory).sources)
+    looks = (*memory.looks, now)[-(rule.history + 1) :]
+    seen = replace(memory, looks=looks)
     if len(looks) <= rule.looks:
-        return replace(memory, looks=looks)
-    began_s, _, first = looks[0]
-    share = sum(look[1] for look in looks[1:]) / rule.looks
-    if share < rule.saturated or time_s <= began_s:
-        return replace(memory, looks=looks)
-    in_force = capped(shedders, memory)
+        return seen
+    last = looks[-(rule.looks + 1) :]
+    share = sum(look.worked for look in last[1:]) / rule.looks
+    length_s = time_s - last[0].time_s
+    if share < rule.saturated or length_s <= 0:
+        return seen
     caps = dict(memory.caps)
-    for name, now in inputs.items():
-        grows = [each[2][name].behind for each in looks if name in each[2]]
-        if name not in shedders.sources or len(grows) < len(looks) or sorted(set(grows)) != grows:
+    for name, read in inputs.items():
+        if name not in shedders.sources or any(name not in look.inputs for look in last):
             continue
-        offered, consumed = now.offered - first[name].offered, now.consumed - first[name].consumed
-        if offered <= 0 or now.behind <= rule.tolerated_s * offered / (time_s - began_s):
+        offered = (read.offered - last[0].inputs[name].offered) / length_s
+        if offered <= 0 or read.behind <= rule.tolerated_s * offered or not _grows(last, name):
             continue
-        rate = in_force.sources.get(name, 1.0) * max(0.0, consumed / offered)
-        caps[name] = int(rate * STEPS) / STEPS
-    # After a change the rows that were read at the old rate say nothing.
-    return replace(memory, caps=caps, looks=looks if caps == memory.caps else ())
+        cap = int(_best_kept(rule, looks, name) / offered * STEPS) / STEPS
+        if cap < now.keep.get(name, 1.0):
+            caps[name] = cap
+    return replace(seen, caps=caps)
+
+
+def _grows(looks: Sequence[Look], name: str) -> bool:
+    """Return whether more waited in the second half of some looks than in the first."""
+    behind = [look.inputs[name].behind for look in looks]
+    half = len(behind) // 2
+    return sum(behind[-half:]) > sum(behind[:half]) and behind[-1] > behind[0]
+
+
+def _best_kept(rule: GuardRule, looks: Sequence[Look], name: str) -> float:
+    """Return the most rows/s that were kept of a source over as many looks as `GuardRule` has, in all of these."""
+    best = 0.0
+    kept = [0.0]
+    for before, after in pairwise(looks):
+        if name not in before.inputs or name not in after.inputs:
+            kept.append(kept[-1])
+            continue
+        read = max(0.0, after.inputs[name].consumed - before.inputs[name].consumed)
+        kept.append(kept[-1] + read * after.keep.get(name, 1.0))
+    for first, last in zip(range(len(looks)), range(rule.looks, len(looks)), strict=False):
+        length_s = looks[last].time_s - looks[first].time_s
+        if length_s > 0:
+            best = max(best, (kept[last] - kept[first]) / length_s)
+    return best
 
 
 def capped(shedders: ShedderQueries, memory: GuardMemory) -> KeepRates:

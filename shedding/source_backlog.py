@@ -11,7 +11,7 @@ import numpy as np
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.shedding.group_sums import total, total_with_means
 
-TOLERATED_S = 1.0
+TOLERATED_S = 0.5
 """Seconds of its input that may wait at a source whose queries name no bound."""
 
 SATURATED_PERCENT = 90.0

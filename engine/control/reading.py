@@ -126,7 +126,8 @@ class TaskLayout:
 
 def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: int) -> Reading:
     """Read what a whole job has counted; may be called from any thread, then counters may be a batch apart."""
-    return ReadingMerger(build.graph, options).merge(now_ns - started_ns, {HERE: read_part(build, now_ns)})
+    part = read_part(build, now_ns)
+    return ReadingMerger(build.graph, options).merge(now_ns - started_ns, {HERE: part})
 
 
 class ReadingMerger:

@@ -23,6 +23,33 @@ def test_a_source_that_falls_behind_is_capped_at_the_rate_that_it_is_read_at() -
     assert capped(ONE, memory).sources == {"clicks": 51 / 64}
 
 
+def behind(rates: KeepRates, *rows: float) -> KeepRates:
+    """Return the rates after looks at which so many rows waited of 1,000 offered a second."""
+    memory = GuardMemory(wanted=rates)
+    for look, waits in enumerate(rows):
+        offered = 10_000 + 250.0 * look
+        memory = looked(RULE, memory, ONE, 100.0 + look / 4, 1.0, {"clicks": SourceInput(offered, offered - waits)})
+    return capped(ONE, memory)
+
+
+def test_a_backlog_grows_that_is_known_in_bursts() -> None:
+    """The log's end is heard of now and then, and sources take turns: what waits goes up and down."""
+    waits = [0, 300, 150, 450, 300, 600, 450, 750]
+    assert behind(KeepRates(), *waits).sources["clicks"] < 1.0
+    assert behind(KeepRates(), *(wait % 600 for wait in waits)) == KeepRates()
+
+
+def test_a_pause_is_no_overload() -> None:
+    """All was read before it, and is again behind it."""
+    pause = [250 * look for look in range(6)]
+    assert behind(KeepRates(), *[0] * 8, *pause, 1_000, 700, 300, 0) == KeepRates()
+
+
+def test_an_overload_that_goes_on_is_one_whatever_was_read_before() -> None:
+    rates = behind(KeepRates(), *[0] * 8, *[50 * look for look in range(RULE.history + RULE.looks)])
+    assert rates.sources["clicks"] == 51 / 64
+
+
 def test_no_cap_is_below_a_minimum() -> None:
     memory = looks(GuardMemory(), 1000.0, 100.0, worked=1.0)
     assert capped(ONE, memory) == KeepRates({"clicks": 0.5}, {EDGE: 0.25})

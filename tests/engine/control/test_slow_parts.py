@@ -37,7 +37,7 @@ def test_a_slow_sink_holds_its_source_back(share: float, overload: float) -> Non
     assert stream.lag > 0
 
 
-@pytest.mark.parametrize(("every_s", "for_s"), [(5.0, 0.5), (3.0, 0.5), (2.0, 0.25)])
+@pytest.mark.parametrize(("every_s", "for_s"), [(5.0, 0.5), (3.0, 0.5), (2.0, 0.25), (5.0, 1.0)])
 @pytest.mark.parametrize("load", [0.7, 1.5, 3.0])
 def test_a_slow_disk_that_blocks_the_loop_ends_in_the_rate_that_it_leaves(
     every_s: float, for_s: float, load: float
@@ -49,6 +49,13 @@ def test_a_slow_disk_that_blocks_the_loop_ends_in_the_rate_that_it_leaves(
     left = min(1.0, (1.0 - for_s / every_s) / load)
     assert left * 0.9 - STEADY <= min(keeps) and max(keeps) <= left * 1.1 + STEADY, keeps
     assert stream.lag <= rate
+
+
+@pytest.mark.parametrize(("every_s", "for_s"), [(7.0, 1.0), (10.0, 2.0), (12.0, 1.5)])
+@pytest.mark.parametrize("load", [0.5, 0.7])
+def test_nothing_is_shed_for_a_pause_after_which_the_loop_catches_up(every_s: float, for_s: float, load: float) -> None:
+    stream = SimulatedStream(ROW_S, sink_rate=flushes(every_s, for_s, 100.0), blocks=True)
+    assert set(rates_after_settling(stream, load / ROW_S)) == {1.0}
 
 
 @pytest.mark.parametrize(("blocks", "load"), [(True, 0.8), (True, 1.5), (True, 3.0), (False, 0.8), (False, 1.5)])
