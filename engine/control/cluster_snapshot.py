@@ -180,11 +180,11 @@ def _exchanged(
     ends = [end(edge) for edge in edges]
     rows = window.by_edge(counts, ends)
     layout = window.layout
-    counts = np.array([len(values) for values in rows], np.int64)
+    lengths = np.array([len(values) for values in rows], np.int64)
     first = np.array([layout.first[layout.row[own]] for own in ends], np.int64)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    instances = np.repeat(first, counts) + within
-    numbers = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    instances = np.repeat(first, lengths) + within
+    numbers = np.repeat(np.arange(len(rows)), lengths)
     return numbers.astype(np.int32), instances.astype(np.int32), np.concatenate([np.zeros(0), *rows])
 
 

@@ -5,7 +5,7 @@ import pytest
 from penstock.benchmarks.estimates import BIAS, COVERAGE
 from penstock.benchmarks.key_estimates import KINDS, Cell, cells, grade
 
-SOME = [Cell(80, 16 / 64, 0.5), Cell(200, 45 / 64, 1.0), Cell(80, 16 / 64, 0.5, "pairs")]
+SOME = [Cell(200, 45 / 64, 1.0), Cell(80, 16 / 64, 0.5, "pairs")]
 
 
 @pytest.mark.parametrize("cell", SOME, ids=str)
@@ -22,7 +22,7 @@ def test_what_stands_for_itself_alone_is_seen(of: str) -> None:
         assert item.coverage < 0.1, item
 
 
-@pytest.mark.long("four minutes of draws; three cells of them are tried always")
+@pytest.mark.long("four minutes of draws; two cells of them are tried always")
 @pytest.mark.parametrize("of", KINDS)
 def test_intervals_cover_over_keys_keep_rates_and_skewness(of: str) -> None:
     """4,000 runs: of 1,000 a coverage strays by 0.7%, so one of 81 cells that are right would miss."""

@@ -112,7 +112,7 @@ def run_until_nothing_is_runnable(job: EmbeddedJob) -> bool:
     ),
 )
 def test_paused_sources(data_sets: DataSets, tmp_path: Path, query: str, name: str) -> None:
-    events = 200_000
+    events = 60_000
     directory = data_sets.directory(name, shuffled=True, events=events)
     chance = random.Random(f"{query} {name}")
     taps: dict[str, Tap] = {}

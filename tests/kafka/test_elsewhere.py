@@ -32,6 +32,8 @@ from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in
 from tests.kafka.test_source import produce
 
+ONE_STAYS = pytest.mark.long("two processes for each format; JSON stays")
+
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 ROWS = [{"id": number, "name": f"n{number}", "at": AT} for number in range(300)]
@@ -91,8 +93,8 @@ def written_and_read(
     ("name", "writing", "reading"),
     [
         ("json", {}, {"schema": SCHEMA}),
-        ("arrow", {}, {"schema": SCHEMA}),
-        ("avro", {"schema": AVRO}, {"schema": AVRO, "metadata": {"offset": "offset"}}),
+        pytest.param("arrow", {}, {"schema": SCHEMA}, marks=ONE_STAYS),
+        pytest.param("avro", {"schema": AVRO}, {"schema": AVRO, "metadata": {"offset": "offset"}}, marks=ONE_STAYS),
     ],
 )
 def test_rows_are_written_and_read_elsewhere(

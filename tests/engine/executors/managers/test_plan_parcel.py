@@ -52,6 +52,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.long("24 queries in processes; test_every_kind_of_operator_runs_elsewhere has each operator")
 def test_every_nexmark_query_runs_elsewhere(events: Path, tmp_path: Path) -> None:
     parcels = []
     for query in (*QUERIES, "q12"):
