@@ -48,7 +48,7 @@ class GuardRule:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The input of each source at a time, the share of the time since the look before that the loop worked, its rates."""
+    """The input of each source, the share of the time since the look before that the loop worked, and its rates."""
 
     time_s: float
     worked: float

@@ -33,3 +33,21 @@ def keeps_up(snapshot: ClusterSnapshot) -> bool:
     read = np.unique(of_task)
     logs_are_read = waiting[read] <= WAITING_S * offered[read]
     return bool(logs_are_read.all() and (queued <= WAITING_S * taken).all())
+
+
+def falling_behind(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Return the source tasks, by name, of which more waits than may, and that were offered more than they have read.
+
+    Of one whose log or reads are not known nothing is said.
+    """
+    partitions, count = snapshot.partitions, len(snapshot.tasks)
+    if partitions.end_offset is None or partitions.position is None or not len(partitions):
+        return frozenset()
+    if partitions.appended is None or partitions.consumed is None:
+        return frozenset()
+    of_task = snapshot.instances.task[partitions.instance]
+    waiting = total_with_means(np.maximum(partitions.end_offset - partitions.position, 0.0), of_task, count)
+    offered = total_with_means(partitions.appended, of_task, count)
+    read = total_with_means(partitions.consumed, of_task, count)
+    behind = (waiting > WAITING_S * offered / snapshot.window_s) & (offered > read)
+    return frozenset(snapshot.tasks.name[task] for task in np.flatnonzero(behind).tolist())

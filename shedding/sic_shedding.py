@@ -54,15 +54,16 @@ class SicView:
     """What a check sees of a node since the one before.
 
     ``buffer`` has the records that wait, each partition once for each group of queries that it feeds; ``query`` in it
-    is the row of the group. ``minimum`` by group, in [0, 1]. ``arrived`` and ``admitted`` are the SIC that came and
-    that left the buffer for processing, ``rows`` the records that left, ``busy_ms`` useful time, all by group;
-    ``elapsed_ms`` and ``worked_ms`` are those of the node.
+    is the row of the group. ``minimum`` by group, in [0, 1]. ``arrived``, ``admitted`` and ``dropped`` are the SIC that
+    came, that left the buffer for processing, and that left it otherwise; ``rows`` the records that were admitted,
+    ``busy_ms`` useful time, all by group; ``elapsed_ms`` and ``worked_ms`` are those of the node.
     """
 
     buffer: InputBuffer
     minimum: Floats
     arrived: Floats
     admitted: Floats
+    dropped: Floats
     rows: Ints
     busy_ms: Floats
     elapsed_ms: float
@@ -76,6 +77,7 @@ class SicMemory:
 
     admitted: SicLedger
     arrived: SicLedger
+    dropped: SicLedger
     costs: QueryCosts
     history: IntervalHistory = field(default_factory=IntervalHistory)
     sizes: BufferHistory = field(default_factory=BufferHistory)
@@ -85,7 +87,7 @@ class SicMemory:
     def empty(cls, groups: int) -> "SicMemory":
         """Return the memory before the first check."""
         ledger = SicLedger.empty(INTERVALS, groups)
-        return cls(ledger, ledger, QueryCosts.unknown(groups))
+        return cls(ledger, ledger, ledger, QueryCosts.unknown(groups))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +108,7 @@ def checked(
         memory,
         admitted=memory.admitted.after(view.admitted),
         arrived=memory.arrived.after(view.arrived),
+        dropped=memory.dropped.after(view.dropped),
         costs=memory.costs.after(view.busy_ms, view.rows),
         history=memory.history.after(view.elapsed_ms, view.worked_ms, int(view.rows.sum())),
         number=memory.number + 1,
@@ -122,9 +125,9 @@ def checked(
         standing = local_standing(memory.admitted, memory.arrived, np.zeros(len(cost)), cost)
     else:
         standing = global_standing(view.report, memory.number, memory.admitted, np.zeros(len(cost)), cost)
-    # What is admitted now came an interval before what comes until it leaves: both windows have as many intervals.
-    settled, came = memory.admitted.still_valid(2), memory.arrived.still_valid()
-    reserved = reserved_rows(view.buffer, view.minimum, settled, came)
+    # Until the next check about as much is admitted as since the last one.
+    admitted = memory.admitted.still_valid() + memory.admitted.last(1)
+    reserved = reserved_rows(view.buffer, view.minimum, admitted, memory.dropped.still_valid())
     room = decision.n_to_keep - _work(reserved, view.buffer.query, cost, rule.shedder)
     rows_kept = reserved
     if room >= 1:
@@ -137,14 +140,21 @@ def checked(
     return SicDecision(rows_kept, decision.reason, decision.numbers, held_back=room < 0), memory
 
 
-def reserved_rows(buffer: InputBuffer, minimum: Floats, admitted: Floats, arrived: Floats) -> Rows:
+def reserved_rows(buffer: InputBuffer, minimum: Floats, admitted: Floats, dropped: Floats) -> Rows:
     """Return the rows of each batch that its group may not lose, the last arrivals first to be lost.
 
-    kept SIC >= minimum * (SIC arrived in the window) - SIC admitted in it, as far as so much waits
-      admitted, arrived  by group, in the window up to now; what waits has arrived
+    minimum * (admitted + all that is dropped) <= admitted, of what leaves the buffer in the window
+      admitted  SIC by group in the window that ends with the next check, as far as it is known
+      dropped   SIC by group in it up to now
+
+    What waits and is to be kept does not count: it may wait for long, and meanwhile as much would be dropped again at
+    each check.
     """
     waiting = total(buffer.sic, buffer.query, len(minimum))
-    least = np.minimum(waiting, np.maximum(0.0, minimum * np.maximum(arrived, waiting + admitted) - admitted))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Without a minimum any number may go, also while nothing was admitted.
+        allowed = np.where(minimum > 0.0, (1.0 - minimum) / minimum * admitted, np.inf)
+    least = np.clip(waiting - np.maximum(0.0, allowed - dropped), 0.0, waiting)
     # A minimum of 1 keeps all, whatever rounding does to sums.
     least[minimum >= 1.0] = np.inf
     by_group = np.argsort(buffer.query, kind="stable")

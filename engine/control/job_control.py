@@ -28,6 +28,7 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
 from penstock.shedding.keep_settings import ShedderQueries
+from penstock.shedding.keeping_up import falling_behind
 
 PLACEMENT = "placement"
 """The name of the policy that places instances."""
@@ -57,6 +58,9 @@ MISSED_CYCLES = 3
 
 LATE_NS = TICK_NS // 2
 """A tick that comes later than this after it was due is counted."""
+
+_AT_MINIMUM = 0.02
+"""So close to its minimum a query loses no more: what is admitted of it comes in whole records of some partitions."""
 
 
 def _say_nothing(text: str) -> None:
@@ -239,7 +243,7 @@ class JobControl:
             shedding.change(self._limits.wanted)
         cycle = shedding.cycle(seen, in_force, self._errors.take())
         if cycle is None and shedding.shed == "sic":
-            status = self._status_by_sic(shedding)
+            status = self._status_by_sic(shedding, seen)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         elif cycle is None:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
@@ -265,12 +269,12 @@ class JobControl:
                 queries = tuple(replace(each, current=each.current * left[each.query]) for each in status.queries)
                 status = replace(status, queries=queries)
             order = KeepOrder(cycle.rates, cycle.exempt, shedding.shedders)
-            was_infeasible = self._status is not None and self._status.infeasible
-            if status.infeasible and shedding.is_acting and not was_infeasible:
-                self.warn(
-                    f"INFEASIBLE: {status.infeasible}; sources are held back and their lag grows: lower a minimum "
-                    "accuracy, or give the job more cores."
-                )
+        was_infeasible = self._status is not None and self._status.infeasible
+        if status.infeasible and shedding.is_acting and not was_infeasible:
+            self.warn(
+                f"INFEASIBLE: {status.infeasible}; sources are held back and their lag grows: lower a minimum "
+                "accuracy, or give the job more cores."
+            )
         self._missed_cycles = self._missed_cycles + 1 if status.missed else 0
         if self._missed_cycles == MISSED_CYCLES and shedding.is_acting:
             self.warn(
@@ -288,9 +292,20 @@ class JobControl:
         self._ordered = order.rates
         return order
 
-    def _status_by_sic(self, shedding: LoadShedding) -> SheddingStatus:
-        scope = shedding.scope
+    def _status_by_sic(self, shedding: LoadShedding, seen: ClusterSnapshot) -> SheddingStatus:
+        scope, behind = shedding.scope, falling_behind(seen)
         kept = dict(zip(self._sic.queries, self._sic.accuracy().tolist(), strict=True))
+        lacking = {
+            query
+            for source, queries in scope.shedders.sources.items()
+            if scope.source_tasks[source] in behind
+            for query in queries
+            if kept[query] <= scope.minimum[query] + _AT_MINIMUM
+        }
+        infeasible = ""
+        if lacking:
+            names = ", ".join(map(repr, sorted(lacking)[:3]))
+            infeasible = f"minimum accuracies cannot be met (of {names} no more is kept, and more comes than is read)"
         return SheddingStatus(
             shedding.shed,
             shedding.mode,
@@ -299,6 +314,7 @@ class JobControl:
                 QueryAccuracy(name, scope.minimum[name], scope.priority[name], kept[name], kept[name])
                 for name in self._sic.queries
             ),
+            infeasible=infeasible,
         )
 
     def close(self) -> None:

@@ -156,7 +156,8 @@ class LocalSic:
         after: _Counts,
     ) -> SicView:
         groups = len(self._rows)
-        arrived, admitted, rows = after.waiting - before.waiting, np.zeros(groups), np.zeros(groups)
+        arrived, rows = after.waiting - before.waiting, np.zeros(groups)
+        admitted, left = np.zeros(groups), np.zeros(groups)
         for head in heads:
             key, row_sic = id(head), np.array(terms.row_sic.get(head.name, ()), np.float64)
             nothing = np.zeros(len(terms.queries))
@@ -164,10 +165,11 @@ class LocalSic:
             went = after.admitted[key] - before.admitted.get(key, nothing)
             for place, queries in enumerate(self._rows):
                 members = list(queries)
-                arrived[place] += came[members].mean()
+                left[place] += came[members].mean()
                 admitted[place] += went[members].mean()
                 if row_sic.size and row_sic[members[0]] > 0:
                     rows[place] += went[members[0]] / row_sic[members[0]]
+        arrived += left
         busy = self._busy(builds, before, after, rows)
         elapsed_ns = times[1] - times[0]
         spent_ns = sum(after.busy_ns[name] - before.busy_ns.get(name, 0) for name in after.busy_ns)
@@ -184,6 +186,7 @@ class LocalSic:
             minimum,
             np.maximum(arrived, 0.0),
             np.maximum(admitted, 0.0),
+            np.maximum(left - admitted, 0.0),
             np.rint(np.maximum(rows, 0.0)).astype(np.int32),
             busy,
             elapsed_ns / 1e6,

@@ -71,6 +71,25 @@ def test_what_is_too_much_is_dropped_before_it_is_decoded(tmp_path: Path, way: s
         assert shares and all(0.0 < share < 1.0 for share in shares)
 
 
+def test_minimums_that_cannot_be_met_are_said_and_sources_held_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = ps.Job()
+    rows = ps.read(Peak(3_000, 1e9), job=job).name("due").map_batches(partial(dear, row_ns=1_000_000)).name("dear")
+    rows.write_black_hole().name("much").with_min_accuracy(0.9)
+    control = ps.Control(shed="sic", mode="act", period_s=1)
+    handle = job.start("sic", control=control, batch_rows=20, directory=tmp_path)
+
+    def is_said() -> bool:
+        shedding = handle.metrics().shedding
+        return shedding is not None and "'much'" in shedding.infeasible
+
+    until(is_said, handle)
+    metrics = handle.stop()
+    assert metrics.ledger.shed <= 0.11 * metrics.source_rows
+    assert capfd.readouterr().err.count("INFEASIBLE: minimum accuracies cannot be met") == 1
+
+
 def test_what_needs_a_sample_is_refused(tmp_path: Path) -> None:
     job = ps.Job()
     rows = ps.read(Peak(10), job=job).key_by("key").agg(n=ps.count())

@@ -49,7 +49,7 @@ def _way(random: np.random.Generator, stream: Stream, other: Stream) -> Any:
                 stream = stream.rebalance().select("at", x=col("x") + 1)
             case 3:
                 stream = stream.select("at", x=col("x") * 2)
-    match int(random.integers(0, 6)):
+    match int(random.integers(0, 9)):
         case 0:
             return stream.key_by("x").window(tumbling("1s")).agg(n=count())
         case 1:
@@ -61,6 +61,13 @@ def _way(random: np.random.Generator, stream: Stream, other: Stream) -> Any:
         case 4:
             # Two ways lead to one query.
             return stream.union(stream.filter(col("x") < 9))
+        case 5:
+            # Both sides bring SIC, and few rows have a partner.
+            return stream.join(other, "x", window=tumbling("1s"))
+        case 6:
+            return stream.interval_join(other, "x", between=("-500ms", "1s"), how="left")
+        case 7:
+            return stream.join(other, "x")
     return stream
 
 
