@@ -118,18 +118,19 @@ class LocalSic:
 
     def _check(self, builds: Sequence[Build], terms: SicTerms, now_ns: int) -> None:
         heads = [head for build in builds for head in build.heads() if head.sic is not None]
-        batches = [
-            (head, name, records, group)
-            for head in heads
-            for name, records in sorted(head.waiting(old=terms.shed_backlog).items())
-            for group in terms.groups
-            if group.source == head.name
-        ]
-        buffer = InputBuffer(
-            np.array([self._rows.index(group.queries) for *_, group in batches], np.int32),
-            np.array([_mean_sic(terms, group) * records for _, _, records, group in batches], np.float64),
-            np.array([records for _, _, records, _ in batches], np.int64),
-        )
+        fed: dict[str, list[tuple[SicGroup, int, float]]] = {}
+        for group in terms.groups:
+            fed.setdefault(group.source, []).append((group, self._rows.index(group.queries), _mean_sic(terms, group)))
+        batches: list[tuple[SourceHead, str, int, SicGroup]] = []
+        places, worth, rows = list[int](), list[float](), list[int]()
+        for head in heads:
+            groups = fed.get(head.name, ())
+            for name, records in sorted(head.waiting(old=terms.shed_backlog).items()):
+                batches += [(head, name, records, group) for group, _, _ in groups]
+                places += [place for _, place, _ in groups]
+                worth += [sic * records for _, _, sic in groups]
+                rows += [records] * len(groups)
+        buffer = InputBuffer(np.array(places, np.int32), np.array(worth, np.float64), np.array(rows, np.int64))
         waiting = np.zeros(len(self._rows))
         np.add.at(waiting, buffer.query, buffer.sic)
         counts = _counts(builds, heads, waiting, now_ns)
