@@ -66,9 +66,9 @@ class Surroundings:
     ``wake`` makes whoever turns the loop look again, from any thread; ``met`` takes the first bad record of each
     operator, ``begun`` returns the last checkpoint that was begun. Without ``report``, which takes what instances of an
     attempt say of barriers, there are no checkpoints; ``cut_writer`` uploads what they contribute. Without ``scratch``
-    they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine, and what
-    lies by keys is in pages, as it is with ``paging``.
-    ``moves`` takes what instances say of moves. ``thread_cpu_ns`` returns the time that the calling thread has used on a core; None: that is not measured.
+    they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine, and
+    what lies by keys is in pages, as it is with ``paging``. ``moves`` takes what instances say of moves.
+    ``thread_cpu_ns`` returns the time that the calling thread has used on a core; None: that is not measured.
     """
 
     clock: Clock

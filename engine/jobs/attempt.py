@@ -63,7 +63,8 @@ class AttemptContext:
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
     ``shed`` has the keep rates that were set last, ``limits`` those of queries as they were changed, ``moves`` what
-    is to move. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish` returns.
+    is to move. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish`
+    returns.
     """
 
     clock: Clock

@@ -36,7 +36,7 @@ from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
-from penstock.model.errors import OptionError, WorkerLeftError, WorkerLostError
+from penstock.model.errors import WorkerLeftError, WorkerLostError
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
@@ -80,9 +80,7 @@ class ManagedAttempt(Attempt):
         self._departures = Departures()
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
-        orders = context.moves if options.moves else None
-        context.resources.callback(context.moves.close, OptionError(f"job {plan.name!r} is over: nothing moves"))
-        self._moves = ManagedMoves(head, self._deployments, context.checkpoints, orders, context.clock)
+        self._moves = ManagedMoves(head, self._deployments, context, may_move=options.moves)
         rests = context.checkpoints is not None and options.host.keeps
         self._judgement = JobJudgement(plan.graph, options.bad_records, rests=rests)
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)

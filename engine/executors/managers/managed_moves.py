@@ -5,25 +5,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.core.contract import Clock
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
-from penstock.engine.jobs.attempt import Struck
+from penstock.engine.jobs.attempt import AttemptContext, Struck
 from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, MoveOrders, MoveSummary
+from penstock.engine.moves.move_orders import AskedMove, MoveSummary
 from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_move
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.model.errors import PenstockError, RetryableError, WorkerLostError
+from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners, moved
 
 ROUND_NS = 60_000_000_000
 """How long a round of a move may take before its region begins anew."""
+
+NOT_ON_RAY = "on Ray nothing moves: a head that follows a lost one would not know who owns what has moved"
+
+NO_CHECKPOINTS = (
+    "a job without checkpoints does not move: one that fails meanwhile would be lost. Run it with checkpoint_dir=..."
+)
 
 
 @dataclass(slots=True)
@@ -42,20 +46,19 @@ class _Order:
 class ManagedMoves:
     """The moves of one attempt. It belongs to the thread that runs it."""
 
-    def __init__(
-        self,
-        head: Head,
-        deployments: Deployments,
-        checkpoints: CheckpointSession | None,
-        orders: MoveOrders | None,
-        clock: Clock,
-    ) -> None:
-        """Begin without one; ``orders`` are what is asked for, None: nothing may be."""
+    def __init__(self, head: Head, deployments: Deployments, context: AttemptContext, *, may_move: bool) -> None:
+        """Begin without one; unless the job takes checkpoints, and its owners ``may_move``, orders are refused."""
         self._graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
-        self._head, self._deployments, self._checkpoints, self._clock = head, deployments, checkpoints, clock
-        self._orders = orders
-        if checkpoints is not None and orders is not None:
-            orders.open()
+        self._head, self._deployments, self._clock = head, deployments, context.clock
+        self._checkpoints, self._orders = context.checkpoints, context.moves
+        if not may_move:
+            self._orders.close(OptionError(NOT_ON_RAY))
+        elif context.checkpoints is None:
+            self._orders.close(OptionError(NO_CHECKPOINTS))
+        else:
+            self._orders.open()
+            over = OptionError(f"job {head.plan.name!r} is over: nothing moves")
+            context.resources.callback(self._orders.close, over)
         self._coordinator = MoveCoordinator()
         self._owners: dict[TaskId, Owners] = {}
         self._ended: set[str] = set()
@@ -97,7 +100,7 @@ class ManagedMoves:
         if reroute is None:
             if self._order is not None:
                 self._next_round(self._order)
-            elif self._orders is not None and (asked := self._orders.take()) is not None:
+            elif (asked := self._orders.take()) is not None:
                 self._take(asked, now_ns)
             return None
         if now_ns < self._round_ns + ROUND_NS:
@@ -107,7 +110,10 @@ class ManagedMoves:
         return Struck(WorkerLostError(text), frozenset({reroute.task}))
 
     def hear(self, message: ms.OfMoves) -> None:
-        """Take in what a task manager says of a move."""
+        """Take in what a task manager says of a move; of one that is void nothing counts."""
+        reroute = self._coordinator.moving
+        if reroute is None or reroute.move != message.move:
+            return
         match message:
             case ms.MarkersSent():
                 self._unsent -= 1
@@ -115,8 +121,7 @@ class ManagedMoves:
                 if not self._unsent:
                     self._do(self._coordinator.on(ev.MarkersSent(message.move, self._sent)))
             case ms.StateGiven():
-                reroute = self._coordinator.moving
-                if self._order is not None and reroute is not None and reroute.move == message.move:
+                if self._order is not None:
                     self._order.state_bytes += message.bytes
                 said = message.move, message.task, message.giver, message.taker
                 self._do(self._coordinator.on(ev.StateGiven(*said)))

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.engine.dataflow.handover_parcel import HandoverReader, pack_handover
 from penstock.engine.dataflow.handovers import Handover, Installed, MoveReport
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.handover_parcel import HandoverReader, pack_handover
 from penstock.engine.executors.managers.places import Places
 from penstock.engine.transport.linked import LinkedChannels
 

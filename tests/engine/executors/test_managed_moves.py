@@ -3,19 +3,26 @@
 import dataclasses
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.commands.running_move import await_move
+from penstock.engine.executors.managers import handover_parcel
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.paging.options import PagingOptions
+from penstock.engine.paging.part_files import encode_part
 from penstock.jobs_client.address import parse_address
 from penstock.jobs_client.client import JobClient
 from penstock.model.errors import UserError
 from penstock.runs.own_token import own_token
+from penstock.state.tables.image import StoreDump
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
 from tests.engine.executors.test_simulated_moves import MOVING
+
+FEW = (1, 4, 5)
+"""Seeds that ask for several moves."""
 
 
 def managed(name: str, folder: Path) -> Simulation:
@@ -36,7 +43,20 @@ def check(results: list[SeedResult]) -> None:
 
 def test_a_few_seeds_of_moves_between_task_managers_put_out_what_the_undisturbed_run_does(tmp_path: Path) -> None:
     simulation = managed("tumbled", tmp_path)
-    check([simulation.run(seed) for seed in range(1, 4)])
+    check([simulation.run(seed) for seed in FEW])
+
+
+def test_state_that_gets_lost_on_its_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a bug: tables come without their rows."""
+
+    def emptied(part: StoreDump) -> pa.Buffer:
+        return encode_part(
+            StoreDump({name: [rows.slice(0, 0) for rows in part.batches[name]] for name in part.batches})
+        )
+
+    monkeypatch.setattr(handover_parcel, "encode_part", emptied)
+    problem = managed("tumbled", tmp_path).run(FEW[0]).problem
+    assert problem is not None and "rows are missing" in problem
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_between_task_managers")

@@ -83,7 +83,7 @@ def test_a_failure_of_its_tasks_ends_a_move_and_what_comes_of_it_later_is_droppe
 
 
 @pytest.mark.parametrize(
-    "event", [WANTED, StateInstalled(1, *PAIRS[0]), StateGiven(1, "keyed", 1, 0), StateGiven(1, "other", 0, 1)]
+    "event", [WANTED, StateInstalled(1, "keyed", 1, 0), StateGiven(1, "keyed", 1, 0), StateGiven(1, "other", 0, 1)]
 )
 def test_what_is_impossible_is_a_bug_that_tells_what_came_before(event: MoveEvent) -> None:
     coordinator = begun()

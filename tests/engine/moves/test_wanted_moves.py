@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused_with_the_reason(instance: str, manager: str, 
 
 def test_a_task_manager_without_an_instance_of_the_task_takes_nothing_over() -> None:
     places = dict.fromkeys(NAMES, "tm-0") | {"other[0]": "tm-1"}
-    with pytest.raises(OptionError, match="no instance of .* is at 'tm-1'"):
+    with pytest.raises(OptionError, match=r"no instance of .* is at 'tm-1'"):
         wanted_move(GRAPH, owner_tables(GRAPH, 32, {}), places, MoveOrder(NAMES[0], "tm-1"))
 
 

@@ -1,4 +1,4 @@
-"""Handovers as bytes, for a taker in another process: words first, then the file of each dump (docs/design/moves.md 3)."""
+"""Handovers as bytes, for a taker in another process: words first, then the file of each dump."""
 
 from collections import deque
 from collections.abc import Sequence
