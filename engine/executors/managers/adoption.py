@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.executors.managers.adoption_messages import Adopt as AdoptOrder
@@ -81,15 +82,16 @@ def adopt_order(start: AttemptStart, repository: CheckpointRepository) -> AdoptO
     return AdoptOrder(start.attempt, repository.run, manifest, tuple(sorted(repository.damaged)))
 
 
-def restore_order(start: AttemptStart, repository: CheckpointRepository) -> Restore | None:
+def restore_order(start: AttemptStart, checkpoints: CheckpointSession | None) -> Restore | None:
     """Return what task managers are told of the checkpoint that an attempt goes on from; None: there is none."""
     restored = start.restored
     if restored is None:
         return None
+    assert checkpoints is not None
     return Restore(
         encode_manifest(restored.manifest),
         restored.savepoint,
-        tuple(sorted(repository.damaged)),
+        tuple(sorted(checkpoints.repository.damaged)),
         tuple(sorted(restored.closed)),
         restored.is_afresh,
     )

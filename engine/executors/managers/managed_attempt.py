@@ -243,7 +243,7 @@ class ManagedAttempt(Attempt):
         others_run = len(self._deployments) > 0
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
-        restore = None if self._checkpoints is None else restore_order(start, self._checkpoints.repository)
+        restore = restore_order(start, self._checkpoints)
         deployed = self._deployments.deploy(tasks, managers, start, restore)
         # Of those that are lost nothing counts any more; if all is built anew, nothing of before does.
         self._metrics.keep(managers if others_run else ())
