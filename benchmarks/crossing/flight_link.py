@@ -18,6 +18,7 @@ from penstock.engine.core.elements import Batch, Element
 from penstock.engine.transport.frames import Frame, FrameReader, Kind, element_of, frame_of, pack
 from penstock.engine.transport.link import Arrival, Arrived, Granted
 from penstock.engine.transport.picked_rows import Picks, put_together
+from penstock.model.errors import BugError
 
 _MOST_ADDRESS_BYTES = 256
 _DESCRIPTOR = flight.FlightDescriptor.for_command(b"link")
@@ -55,6 +56,10 @@ class FlightLink:
         ingest_us = self._clock.wall_us() - (self._clock.monotonic_ns() - element.ingest_ns) // 1_000
         frame = Frame(Kind.ROWS, channel, rows, size=size, value=ingest_us, keep=element.keep)
         self._writer.write_with_metadata(put_together([(element.rows, picks)]), pack(frame))
+
+    def send_state(self, content: pa.Buffer) -> None:
+        """Refuse: nothing moves here."""
+        raise BugError("a link by Flight is for a comparison, in which nothing moves")
 
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""

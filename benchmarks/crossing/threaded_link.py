@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pyarrow as pa
+
 from penstock.engine.core.elements import Element
 from penstock.engine.transport.link import Arrival, Link
 from penstock.engine.transport.picked_rows import Picks
@@ -37,6 +39,11 @@ class ThreadedLink:
         """Send, with the thread held off."""
         with self._lock:
             self._link.send(channel, element, picks, rows, size)
+
+    def send_state(self, content: pa.Buffer) -> None:
+        """Send state, with the thread held off."""
+        with self._lock:
+            self._link.send_state(content)
 
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""

@@ -262,7 +262,7 @@ class _Builder:
             return self._restored.paged_start_of(node.name, index, owners)
         if has_broadcast_input(node):
             self._restored.check_parallelism(node.name, task.parallelism)
-        return self._restored.start_of(node.name, index, owners, keyed)
+        return self._restored.start_of(node.name, index, task.parallelism, owners, keyed)
 
     def _locate(self, node: OperatorNode) -> tuple[Locate, ...]:
         """Return, for each input of a keyed operator, where the keys of its rows lie."""

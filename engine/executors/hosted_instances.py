@@ -18,6 +18,7 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build, build
 from penstock.engine.dataflow.checkpoint_port import InstanceReport, Report
 from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.handovers import TellMove, nobody_moves
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import (
     Hosts,
@@ -65,7 +66,8 @@ class Surroundings:
     ``wake`` makes whoever turns the loop look again, from any thread; ``met`` takes the first bad record of each
     operator, ``begun`` returns the last checkpoint that was begun. Without ``report``, which takes what instances of an
     attempt say of barriers, there are no checkpoints; ``cut_writer`` uploads what they contribute. Without ``scratch``
-    they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine.
+    they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine, and
+    what lies by keys is in pages, as it is with ``paging``. ``moves`` takes what instances say of moves.
     ``thread_cpu_ns`` returns the time that the calling thread has used on a core; None: that is not measured.
     """
 
@@ -78,6 +80,8 @@ class Surroundings:
     scratch: Scratch | None = None
     state: StateFactory | None = None
     thread_cpu_ns: Callable[[], int] | None = None
+    moves: TellMove = nobody_moves
+    paging: Paging | None = None
 
 
 class HostedInstances:
@@ -110,8 +114,10 @@ class HostedInstances:
                 self.dead_letters,
                 wake=around.wake,
                 async_calls=options.async_calls,
-                paging=None if around.state else _paging(plan.loop, scratch, paged=around.report is not None),
+                paging=around.paging
+                or (None if around.state else _paging(plan.loop, scratch, paged=around.report is not None)),
                 report=None if around.report is None else partial(_report, around.report, self.cuts),
+                moves=around.moves,
                 keeps=options.keeps,
                 sampling_seed=plan.sampling_seed,
             )

@@ -329,7 +329,8 @@ class _Life:
 
     def _process(self) -> None:
         world = self._world
-        if self._cluster is not None and not (world.fate.has_power and self._cluster.is_anyone_left()):
+        lives = world.fate.has_power and world.moves is None
+        if self._cluster is not None and not (lives and self._cluster.is_anyone_left()):
             self._cluster.let_go()
             self._cluster = None
         world.restart()

@@ -21,6 +21,7 @@ from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.moves.move_orders import MoveOrders
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.model.config import LoopOptions
@@ -61,8 +62,9 @@ class AttemptContext:
     ``checkpoints`` are taken if there is a session for them; ``cut_writer`` then uploads what instances in this process
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
-    ``shed`` has the keep rates that were set last, ``limits`` those of queries as they were changed. Without
-    checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish` returns.
+    ``shed`` has the keep rates that were set last, ``limits`` those of queries as they were changed, ``moves`` what
+    is to move. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish`
+    returns.
     """
 
     clock: Clock
@@ -75,6 +77,7 @@ class AttemptContext:
     tell: Tell = tell_nobody
     shed: JobRates = field(default_factory=JobRates)
     limits: RunningLimits = field(default_factory=RunningLimits)
+    moves: MoveOrders = field(default_factory=MoveOrders)
     take_stretches: Callable[[Sequence[Stretch]], None] = _log_nothing
 
 

@@ -22,6 +22,8 @@ class MoveCoordinator:
         self._sent = False
         self._ungiven: set[Pair] = set()
         self._on_the_way: set[Pair] = set()
+        # Installed before it was heard that they were given: giver and taker may say so by different ways.
+        self._early: set[Pair] = set()
 
     @property
     def moving(self) -> Reroute | None:
@@ -69,7 +71,7 @@ class MoveCoordinator:
         self._sent = False
         pairs = {(name, giver, taker) for _, name in event.tasks for _, giver, taker in event.groups}
         self._ungiven = {pair for pair in pairs if instance_name(pair[0], pair[1]) not in event.ended}
-        self._on_the_way = set()
+        self._on_the_way, self._early = set(), set()
         return [ev.HoldBarriers(), ev.SendMarkers(self._reroute, self._tasks)]
 
     def _given(self, event: ev.StateGiven) -> list[ev.MoveCommand]:
@@ -79,16 +81,21 @@ class MoveCoordinator:
         if pair not in self._ungiven:
             raise self._log.bug(f"{event} was given before, or never asked for")
         self._ungiven.remove(pair)
-        self._on_the_way.add(pair)
-        return []
+        if pair not in self._early:
+            self._on_the_way.add(pair)
+        self._early.discard(pair)
+        return self._finish_if_done()
 
     def _installed(self, event: ev.StateInstalled) -> list[ev.MoveCommand]:
         if self._is_past(event.move):
             return []
         pair = (event.task, event.giver, event.taker)
-        if pair not in self._on_the_way:
+        if pair in self._on_the_way:
+            self._on_the_way.remove(pair)
+        elif pair in self._ungiven and pair not in self._early:
+            self._early.add(pair)
+        else:
             raise self._log.bug(f"{event} was not on its way")
-        self._on_the_way.remove(pair)
         return self._finish_if_done()
 
     def _fail(self, event: ev.TasksFailed) -> list[ev.MoveCommand]:

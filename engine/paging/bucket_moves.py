@@ -29,7 +29,10 @@ class BucketMoves:
         """Return the watermark that an operator passes on; it depends on its settings and the time alone."""
         resident = next((bucket for bucket in self._stores.buckets if bucket.is_resident), None)
         if resident is None:
-            resident = next(bucket for bucket in self._stores.buckets if not bucket.awaited)
+            outside = next((bucket for bucket in self._stores.buckets if not bucket.awaited), None)
+            if outside is None:
+                return self._stores.output_watermark(time_us)
+            resident = outside
             self._stores.load(resident)
         return resident.operator.output_watermark(time_us)
 

@@ -20,7 +20,7 @@ from penstock.engine.paging.bucket import Bucket, ResidentState, swept_us
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
-from penstock.engine.paging.key_ranges import Span, lows_of
+from penstock.engine.paging.key_ranges import WHOLE, Span, lows_of
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
@@ -235,6 +235,14 @@ class BucketStores(StateStore):
         chosen = dump_of(piece.held.store.contents())
         self._release(piece)
         return chosen
+
+    def output_watermark(self, time_us: int) -> int:
+        """Return the watermark that an operator passes on if it has no bucket, and nothing holds it up."""
+        blank = Bucket(WHOLE)
+        self.hold(blank, StoreImage(), ())
+        passed_us = blank.operator.output_watermark(time_us)
+        self._release(blank)
+        return passed_us
 
     def take_out(self, bucket: Bucket) -> tuple[StoreDump | None, Notes]:
         """Take a bucket in memory, which has nothing pending, away; return what it held."""

@@ -4,6 +4,7 @@ Pure; `build` asks before it makes instances and exchanges, `RestoredState` for 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,8 +12,16 @@ from penstock.engine.plan.planner import lies_by_key
 from penstock.engine.plan.regions import joined_tasks
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
-from penstock.model.key_groups import Owners, assign, reassign
+from penstock.model.key_groups import Owners, assign, moved, reassign
 from penstock.state.checkpoints.manifest import InstanceEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The owners of an operator's key groups in a checkpoint, and how many instances it had then."""
+
+    owners: Owners
+    instances: int
 
 
 def noted_owners(entries: Sequence[InstanceEntry], key_groups: int) -> Owners:
@@ -28,19 +37,25 @@ def noted_owners(entries: Sequence[InstanceEntry], key_groups: int) -> Owners:
     return assign(max(key_groups, len(entries)), len(entries)) if (owners < 0).any() else owners
 
 
-def owner_tables(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Owners]) -> dict[TaskId, Owners]:
+def owner_tables(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Noted]) -> dict[TaskId, Owners]:
     """Return the owners of each task's key groups; ``noted`` are those that operators had, by name.
 
     Rows that lie by keys go on where they are over forward edges, so tasks that are joined by such share a table: that
-    of their first operator with state of which it is noted, with the fewest groups moved.
+    of their first operator with state of which it is noted. As many instances as before go on with what they had,
+    which moves may have made uneven; otherwise all have about as much, with the fewest groups moved.
     """
     tables: dict[TaskId, Owners] = {}
     parallelism = {task.id: task.parallelism for task in graph.tasks}
     for tasks in coupled_tasks(graph):
         instances = parallelism[min(tasks)]
         count = max(key_groups, instances)
-        before = next((table for table in _noted_of(graph, tasks, noted) if len(table) == count), None)
-        table = assign(count, instances) if before is None else reassign(before, instances)
+        before = next((item for item in _noted_of(graph, tasks, noted) if len(item.owners) == count), None)
+        if before is None:
+            table = assign(count, instances)
+        elif before.instances == instances and before.owners.max() < instances:
+            table = moved(before.owners, ())
+        else:
+            table = reassign(before.owners, instances)
         tables |= dict.fromkeys(tasks, table)
     return tables
 
@@ -55,6 +70,6 @@ def leaders(graph: ExecutionGraph) -> dict[TaskId, TaskId]:
     return {task: min(tasks) for tasks in coupled_tasks(graph) for task in tasks}
 
 
-def _noted_of(graph: ExecutionGraph, tasks: frozenset[TaskId], noted: Mapping[str, Owners]) -> list[Owners]:
+def _noted_of(graph: ExecutionGraph, tasks: frozenset[TaskId], noted: Mapping[str, Noted]) -> list[Noted]:
     nodes = [graph.node(operator) for task in graph.tasks if task.id in tasks for operator in task.operators]
     return [noted[node.name] for node in nodes if node.name in noted and lies_by_key(graph, node)]

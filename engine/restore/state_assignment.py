@@ -19,7 +19,7 @@ from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.paging.key_ranges import owned_spans
 from penstock.engine.paging.part_files import decode_part
-from penstock.engine.restore.key_group_owners import noted_owners
+from penstock.engine.restore.key_group_owners import Noted, noted_owners
 from penstock.engine.restore.state_migration import Adapt
 from penstock.model.errors import UserError
 from penstock.model.key_groups import Owners, key_groups_at
@@ -123,9 +123,9 @@ class RestoredState:
         """Return the names of the operators, sources and sinks that the checkpoint knows."""
         return frozenset(self.manifest.parallelism)
 
-    def owners(self) -> Mapping[str, Owners]:
+    def owners(self) -> Mapping[str, Noted]:
         """Return the instance that owned each key group, by operator."""
-        return self._owners
+        return {name: Noted(owners, len(self._instances[name])) for name, owners in self._owners.items()}
 
     def paged_start_of(self, operator: str, instance: int, owners: Owners) -> OperatorStart:
         """Return what an instance of a paged operator begins with: the buckets of all that had what it owns now."""
@@ -143,7 +143,7 @@ class RestoredState:
         self._sources.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def start_of(self, operator: str, instance: int, owners: Owners, keyed: bool) -> OperatorStart:
+    def start_of(self, operator: str, instance: int, parallelism: int, owners: Owners, keyed: bool) -> OperatorStart:
         """Return what an instance begins with; ``owners[g]`` is the instance that owns key group g now.
 
         State without keys goes to the instance of the same number, what has none any more to those that remain in turn.
@@ -152,7 +152,7 @@ class RestoredState:
         if before is None:
             return OperatorStart(counters=self._counters(operator, instance))
         chosen: Chosen | None = None
-        noting = givers = before[instance :: int(owners.max()) + 1]
+        noting = givers = before[instance::parallelism]
         if keyed:
             givers = self._givers(operator, instance, owners)
             noting = givers

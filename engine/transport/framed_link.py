@@ -15,7 +15,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.core.elements import Batch, Element
 from penstock.engine.transport.batch_body import BatchCodec, Body, plain_body
 from penstock.engine.transport.frames import Frame, Kind, decode_shares, element_of, encode_shares, frame_of
-from penstock.engine.transport.link import Arrival, Arrived, Granted
+from penstock.engine.transport.link import Arrival, Arrived, Granted, StateArrived
 from penstock.engine.transport.picked_rows import Picks
 from penstock.engine.transport.ring import Bytes
 from penstock.model.errors import WorkerLostError
@@ -52,6 +52,12 @@ class FramedLink(ABC):
             self._outbox += self._batch_frames(channel, element, picks, rows, size)
         else:
             self._outbox.append((frame_of(channel, element), None))
+        self._fill()
+
+    def send_state(self, content: pa.Buffer) -> None:
+        """Send a part of what a move hands over, behind all that was sent."""
+        body = plain_body(content)
+        self._outbox.append((Frame(Kind.STATE, body=body.size, size=content.size), body))
         self._fill()
 
     def grant(self, channel: int, size: int) -> None:
@@ -177,7 +183,7 @@ class FramedLink(ABC):
     def _accept(self, frame: Frame, arrivals: list[Arrival]) -> None:
         """Take in a frame; the piece of a body that goes with it is written to `_target`, then told to `_advance`."""
         match frame.kind:
-            case Kind.ROWS | Kind.SCHEMA:
+            case Kind.ROWS | Kind.SCHEMA | Kind.STATE:
                 self._under_way, self._filled = (frame, np.empty(frame.body, np.uint8)), 0
                 self._advance(0, arrivals)
             case Kind.PIECE:
@@ -205,6 +211,9 @@ class FramedLink(ABC):
         if self._filled < body.size:
             return
         self._under_way = None
+        if frame.kind is Kind.STATE:
+            arrivals.append(StateArrived(pa.py_buffer(body).slice(0, frame.size)))
+            return
         if frame.kind is Kind.SCHEMA:
             self._incoming_codecs[frame.channel] = BatchCodec(pa.ipc.read_schema(pa.py_buffer(body)))
             return

@@ -66,6 +66,8 @@ class Kind(IntEnum):
     BYE = 11
     """No element follows on the link, and none is missing; what the other side sends is still read."""
     CANCEL = 12
+    STATE = 13
+    """A part of what instances give to each other in a move; ``size`` is its bytes, of which the body may have more."""
 
 
 class Frame(NamedTuple):

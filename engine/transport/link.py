@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
 from penstock.engine.core.elements import Element
 from penstock.engine.transport.picked_rows import Picks
 
@@ -26,7 +28,14 @@ class Granted:
     size: int
 
 
-Arrival = Arrived | Granted
+@dataclass(frozen=True, slots=True)
+class StateArrived:
+    """A part of what an instance on the other side gives to one here."""
+
+    content: pa.Buffer
+
+
+Arrival = Arrived | Granted | StateArrived
 
 
 class Link(Protocol):
@@ -41,6 +50,9 @@ class Link(Protocol):
 
     def send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         """Send an element; see `Deliver`. The batch must not change any more."""
+
+    def send_state(self, content: pa.Buffer) -> None:
+        """Send a part of what a move hands over. No credit bounds it: one move at a time does."""
 
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""

@@ -1,11 +1,15 @@
 """Channels over a link: halves whose other halves are in another task manager, by the numbers of their channels."""
 
+from collections.abc import Callable
 from functools import partial
+
+import pyarrow as pa
 
 from penstock.engine.core.elements import Element
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
-from penstock.engine.transport.link import Arrived, Link
+from penstock.engine.transport.link import Arrived, Link, StateArrived
 from penstock.engine.transport.picked_rows import Picks
+from penstock.model.errors import BugError
 
 PORTIONS = 8
 """Credit goes back in portions of an eighth of a channel's capacity: a frame for each batch would say little more."""
@@ -25,6 +29,8 @@ class LinkedChannels:
         self._senders: dict[int, SendingHalf] = {}
         self._receivers: dict[int, ReceivingHalf] = {}
         self._ungranted: dict[int, int] = {}
+        self.on_state: Callable[[pa.Buffer], None] = _nobody_takes
+        """Takes what instances on the other side give to those here, in parts; set by whoever has these."""
 
     def sender(self, channel: int, name: str, capacity_bytes: int) -> SendingHalf:
         """Make the sending half of a channel whose receiving half is on the other side."""
@@ -51,10 +57,18 @@ class LinkedChannels:
             if isinstance(arrival, Arrived):
                 self.received += 1
                 self._receivers[arrival.channel].accept(arrival.element, None, arrival.rows, arrival.size)
+            elif isinstance(arrival, StateArrived):
+                self.received += 1
+                self.on_state(arrival.content)
             else:
                 self._senders[arrival.channel].add_credit(arrival.size)
         self.link.flush()
         return bool(arrivals)
+
+    def send_state(self, content: pa.Buffer) -> None:
+        """Send a part of what an instance gives to one on the other side."""
+        self.sent += 1
+        self.link.send_state(content)
 
     def _send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         self.sent += 1
@@ -66,3 +80,7 @@ class LinkedChannels:
             self.link.grant(channel, ungranted)
             ungranted = 0
         self._ungranted[channel] = ungranted
+
+
+def _nobody_takes(content: pa.Buffer) -> None:
+    raise BugError("state of a move came over a link whose channels nobody has taken over")

@@ -44,6 +44,7 @@ for _command in (
     job_commands.stop,
     job_commands.savepoint,
     job_commands.limits,
+    job_commands.move,
     simulate.simulate,
     chaos.chaos,
     chaos.failpoints,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits, QueryLimit, limits_of
 from penstock.model.shedding_status import SheddingStatus
 
@@ -208,3 +209,27 @@ class ErrorAnswer:
 
     code: ErrorCode
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRequest:
+    """Ask that all key groups of an instance go to instances of its task at a task manager, both by their names."""
+
+    instance: str
+    task_manager: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAnswer:
+    """A move that was asked for, by its number in `MovesAnswer`."""
+
+    job: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class MovesAnswer:
+    """The last moves of a job, the oldest first."""
+
+    job: str
+    moves: tuple[MoveRecord, ...]

@@ -12,12 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.moves.move_orders import MoveOrder
 from penstock.http_api.access import Refusal
 from penstock.http_api.answers import (
     CheckpointsAnswer,
     InstancesAnswer,
     LimitsAnswer,
     LimitsRequest,
+    MoveAnswer,
+    MoveRequest,
+    MovesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StopAnswer,
@@ -85,6 +89,8 @@ class Handlers:
             ("GET", "/v1/metrics"): _answering(self._metrics_data),
             ("POST", "/v1/stop"): _answering(self._stop),
             ("POST", "/v1/limits"): _answering(self._limit),
+            ("POST", "/v1/moves"): _answering(self._move),
+            ("GET", "/v1/moves"): _answering(self._moves),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
             ("GET", "/v1/savepoints/{name}"): _answering(self._savepoint),
         }
@@ -144,6 +150,15 @@ class Handlers:
         # They are kept beside checkpoints, and nobody else is to wait for the store.
         limits = await asyncio.to_thread(job.limits.change, order.change())
         return _json(LimitsAnswer(job.status().name, limits.shed, dict(limits.queries)))
+
+    async def _move(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, MoveRequest)
+        asked = job.moves.ask(MoveOrder(order.instance, order.task_manager))
+        return _json(MoveAnswer(job.status().name, asked.number), HTTPStatus.ACCEPTED)
+
+    async def _moves(self, request: Request) -> Response:
+        job = self._begun()
+        return _json(MovesAnswer(job.status().name, job.moves.records()))
 
     async def _take_savepoint(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, SavepointRequest)

@@ -99,6 +99,18 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "POST",
+        "/v1/moves",
+        Scope.ACT,
+        "Let what an instance has by keys go to another task manager.",
+        JSON,
+        answers.MoveAnswer,
+        answers.MoveRequest,
+        (HTTPStatus.ACCEPTED,),
+        _ACTION,
+    ),
+    Operation("GET", "/v1/moves", Scope.READ, "Its last moves.", JSON, answers.MovesAnswer, refusals=_UNAVAILABLE),
+    Operation(
+        "POST",
         "/v1/savepoints",
         Scope.ACT,
         "Take a savepoint; 202: it is not committed yet.",

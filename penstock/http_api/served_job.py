@@ -6,6 +6,7 @@ from typing import Protocol
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.status import JobStatus
+from penstock.engine.moves.move_orders import MoveOrders
 from penstock.model.execution_graph import ExecutionGraph
 
 
@@ -19,6 +20,10 @@ class ServedJob(Protocol):
     @property
     def limits(self) -> RunningLimits:
         """The limits of its queries."""
+
+    @property
+    def moves(self) -> MoveOrders:
+        """What is to move, and has moved."""
 
     def status(self) -> JobStatus:
         """Return where it is in its life."""

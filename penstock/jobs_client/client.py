@@ -19,6 +19,9 @@ from penstock.http_api.answers import (
     InstancesAnswer,
     LimitsAnswer,
     LimitsRequest,
+    MoveAnswer,
+    MoveRequest,
+    MovesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StatusAnswer,
@@ -80,6 +83,15 @@ class JobClient:
     def limit(self, order: LimitsRequest) -> LimitsAnswer:
         """Change its limits; return all that differ from those of its program."""
         return self._decoded(self._request("POST", "/v1/limits", asdict(order))[1], LimitsAnswer)
+
+    def move(self, instance: str, task_manager: str) -> int:
+        """Let it move what an instance has by keys, and return the number of the move at once; see `moves`."""
+        order = asdict(MoveRequest(instance, task_manager))
+        return self._decoded(self._request("POST", "/v1/moves", order)[1], MoveAnswer).number
+
+    def moves(self) -> MovesAnswer:
+        """Return its last moves."""
+        return self._get("/v1/moves", MovesAnswer)
 
     def savepoint(self, name: str) -> int:
         """Let it take a savepoint, wait until that is committed, and return its epoch."""

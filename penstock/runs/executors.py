@@ -34,7 +34,10 @@ def attempts_of(
         return embedded_attempts(embedded_options(options, warn, keeps=keeps))
     from penstock.engine.executors.managers.managed_attempt import ManagedOptions
 
-    managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), BadRecords(options.max_dead_letters, warn))
+    bad_records = BadRecords(options.max_dead_letters, warn)
+    host = HostOptions(options.dead_letters, keeps=keeps)
+    # On Ray another head may follow this one, and would not know who owns what has moved.
+    managed = ManagedOptions(host, bad_records, moves=options.executor == PROCESSES)
     transport = None if options.transport is None else Transport(options.transport)
     count = options.task_managers or usable_cores()
     if options.executor == RAY:

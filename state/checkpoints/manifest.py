@@ -58,6 +58,9 @@ class WrappedNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     number: Literal["nan", "inf", "-inf"] | None = None
 
 
+PackedNotes = dict[str, bool | int | float | str | WrappedNote | None]
+
+
 class InstanceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The state of one operator instance.
 
@@ -68,11 +71,11 @@ class InstanceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     instance: Count
     key_groups: tuple[tuple[Count, Count], ...] = ()
     files: tuple[FileEntry, ...] = ()
-    notes: dict[str, bool | int | float | str | WrappedNote | None] = {}
+    notes: PackedNotes = {}
 
     def unpacked_notes(self) -> dict[str, NoteValue]:
         """Return the notes as they were packed."""
-        return {name: _unpacked(value) for name, value in self.notes.items()}
+        return unpack_notes(self.notes)
 
 
 class SourceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -116,9 +119,14 @@ class CheckpointManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         return {file.stored: file for instance in self.instances for file in instance.files}
 
 
-def pack_notes(notes: Mapping[str, NoteValue]) -> dict[str, bool | int | float | str | WrappedNote | None]:
+def pack_notes(notes: Mapping[str, NoteValue]) -> PackedNotes:
     """Return notes as a manifest keeps them."""
     return {name: _packed(value) for name, value in notes.items()}
+
+
+def unpack_notes(notes: PackedNotes) -> dict[str, NoteValue]:
+    """Return notes as they were before they were packed."""
+    return {name: _unpacked(value) for name, value in notes.items()}
 
 
 def encode_manifest(manifest: CheckpointManifest) -> bytes:

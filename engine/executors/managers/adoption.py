@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
+from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.executors.managers.adoption_messages import Adopt as AdoptOrder
 from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding
+from penstock.engine.executors.managers.messages import Restore
 from penstock.engine.executors.managers.places import is_in_caller, place_phrase
 from penstock.engine.jobs.adoption import Adopt, AdoptedDeployment, RestoreAnew
 from penstock.engine.plan.regions import regions
@@ -78,6 +80,21 @@ def adopt_order(start: AttemptStart, repository: CheckpointRepository) -> AdoptO
     """Return the word to those that are adopted by an attempt which goes on from the last checkpoint."""
     manifest = None if start.restored is None else encode_manifest(start.restored.manifest)
     return AdoptOrder(start.attempt, repository.run, manifest, tuple(sorted(repository.damaged)))
+
+
+def restore_order(start: AttemptStart, checkpoints: CheckpointSession | None) -> Restore | None:
+    """Return what task managers are told of the checkpoint that an attempt goes on from; None: there is none."""
+    restored = start.restored
+    if restored is None:
+        return None
+    assert checkpoints is not None
+    return Restore(
+        encode_manifest(restored.manifest),
+        restored.savepoint,
+        tuple(sorted(checkpoints.repository.damaged)),
+        tuple(sorted(restored.closed)),
+        restored.is_afresh,
+    )
 
 
 def start_behind(start: AttemptStart, held: Iterable[Holding]) -> AttemptStart:

@@ -15,6 +15,7 @@ from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contributio
 from penstock.engine.dataflow.worker import Ran
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.adoption import restore_order
 from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
 from penstock.engine.executors.managers.departures import Departures, see_off
@@ -22,6 +23,7 @@ from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.file_checks import FileChecks
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
+from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.part_readings import keep_of, part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase
@@ -34,11 +36,9 @@ from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
-from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import WorkerLeftError, WorkerLostError
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
-from penstock.state.checkpoints.manifest import encode_manifest
 
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
@@ -46,10 +46,14 @@ PROGRESS_NS = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class ManagedOptions:
-    """Options of a job on task managers: what its instances need, and its bad records over all attempts."""
+    """Options of a job on task managers: what its instances need, and its bad records over all attempts.
+
+    Without ``moves`` nothing moves: the task managers outlive the head, and the next would not know the owners.
+    """
 
     host: HostOptions
     bad_records: BadRecords
+    moves: bool = True
 
 
 class ManagedAttempt(Attempt):
@@ -76,6 +80,7 @@ class ManagedAttempt(Attempt):
         self._departures = Departures()
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
+        self._moves = ManagedMoves(head, self._deployments, context, may_move=options.moves)
         rests = context.checkpoints is not None and options.host.keeps
         self._judgement = JobJudgement(plan.graph, options.bad_records, rests=rests)
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
@@ -117,7 +122,7 @@ class ManagedAttempt(Attempt):
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck  # behind the last checkpoint nothing strikes the job
             self._see_off()
-            struck = self._strikes.next()
+            struck = self._moves.turn() or self._strikes.next()
             if struck is not None:
                 return struck
             if self._checkpoints is None and self._deployments.have_ended:
@@ -135,6 +140,7 @@ class ManagedAttempt(Attempt):
                     None if progress is None else report_ns + PROGRESS_NS,
                     self._judgement.due_ns,
                     self._head.control.due_ns,
+                    self._moves.due_ns,
                     *self._strikes.due_ns(),
                 ]
                 self._head.wait(outcome, min((time_ns for time_ns in times if time_ns is not None), default=None))
@@ -152,6 +158,7 @@ class ManagedAttempt(Attempt):
         down = self._deployments.remove(tasks)
         taken = frozenset(task for deployment in down for task in deployment.tasks)
         self._strikes.drop(taken)
+        self._moves.gone(taken, error)
         for note in self._deployments.release(tasks, down):
             error.add_note(f"While the job was aborted: {note}")
         if not self.is_up():
@@ -236,7 +243,7 @@ class ManagedAttempt(Attempt):
         others_run = len(self._deployments) > 0
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
-        restore = None if start.restored is None else self._restore(start.restored)
+        restore = restore_order(start, self._checkpoints)
         deployed = self._deployments.deploy(tasks, managers, start, restore)
         # Of those that are lost nothing counts any more; if all is built anew, nothing of before does.
         self._metrics.keep(managers if others_run else ())
@@ -245,6 +252,7 @@ class ManagedAttempt(Attempt):
         self._judgement.began(decided_by(self._plan.graph, counted, tasks))
         if self._checkpoints is not None:
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
+        self._moves.began(tasks, start.restored)
         self._deployments.start(deployed)
 
     def _adopt(self, order: Adopt, start: AttemptStart) -> None:
@@ -256,16 +264,6 @@ class ManagedAttempt(Attempt):
         self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
         begin = partial(checkpoints.adopted, self, participants(graph))
         self._deployments.adopt(order, start, checkpoints.repository, begin)
-
-    def _restore(self, restored: RestoredState) -> ms.Restore:
-        assert self._checkpoints is not None
-        return ms.Restore(
-            encode_manifest(restored.manifest),
-            restored.savepoint,
-            tuple(sorted(self._checkpoints.repository.damaged)),
-            tuple(sorted(restored.closed)),
-            restored.is_afresh,
-        )
 
     def _take_news(self) -> None:
         for news in self._head.news():
@@ -290,6 +288,8 @@ class ManagedAttempt(Attempt):
                 if self._checkpoints is not None:
                     cut = CutTaken(message.instance, message.epoch, message.ended, message.receipts, message.stretches)
                     self._checkpoints.report(message.attempt, cut)
+                if message.ended:
+                    self._moves.ended(message.instance)
             case ms.BarrierMissed():
                 if self._checkpoints is not None:
                     self._checkpoints.report(message.attempt, BarrierGivenUp(message.instance, message.epoch))
@@ -322,6 +322,8 @@ class ManagedAttempt(Attempt):
             case ms.Readings():
                 now_ns = self._clock.monotonic_ns()
                 self._head.control.hear(manager, message.machine, part_of(message), now_ns, keep_of(message))
+            case ms.MarkersSent() | ms.StateGiven() | ms.StateInstalled():
+                self._moves.hear(message)
             case ms.Progress():
                 self._relay(self._progress.hear(manager, message))
             case ms.Joined():

@@ -12,6 +12,7 @@ from penstock.engine.dataflow.instance_services import StateFactory
 from penstock.engine.executors.managers.host_probe import Probe, SystemProbe
 from penstock.engine.executors.managers.host_process import LOOPBACK
 from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.paging.paging import Paging
 from penstock.engine.transport.link import Link
 from penstock.engine.transport.meeting import MeetingPlace
 from penstock.engine.transport.tls import Tls
@@ -38,7 +39,8 @@ class ManagerParts:
     """The parts of one task manager, which closes them.
 
     ``state`` makes the stores of its instances; None: they are pages in its scratch folder, by ``page_stores``, which
-    also read the pages that checkpoints have. Without ``probe`` no CPU is measured.
+    also read the pages that checkpoints have. Without ``probe`` no CPU is measured. ``paging`` pages state
+    that lies by keys in place of them.
     """
 
     meeting: Meeting
@@ -47,6 +49,7 @@ class ManagerParts:
     page_stores: PageStores
     state: StateFactory | None = None
     probe: Probe | None = None
+    paging: Paging | None = None
 
 
 MakeParts = Callable[[str, Path, ManagerSetup, Clock, Callable[[], None]], ManagerParts]

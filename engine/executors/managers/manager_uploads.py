@@ -3,12 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from penstock.engine.checkpoint.local_cuts import LocalCuts
+from penstock.engine.core.background import Background
 from penstock.engine.dataflow.checkpoint_port import Contribution
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.setup import Storage
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.restore.compatibility import fit
 from penstock.engine.restore.state_assignment import RestoredState
+from penstock.model.errors import RetryableError
 from penstock.state.checkpoints.manifest import decode_manifest
 from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.checkpoints.uploads import CheckpointUploads, uploading_runs
@@ -63,3 +67,26 @@ class ManagerUploads:
             return ms.Uploaded(epoch, part.entries, positions, counters, traffic, dict(part.ended))
 
         return work
+
+
+def upload(
+    epoch: int,
+    cuts: LocalCuts | None,
+    uploads: ManagerUploads | None,
+    background: Background,
+    tell: Callable[[ms.ToHead], None],
+    failure: Callable[[BaseException], Failure],
+) -> None:
+    """Bring the cuts of an epoch to the repository in the background, and tell the head what became of them."""
+    if cuts is None or uploads is None:
+        tell(ms.UploadFailed(epoch, failure(RetryableError(f"checkpoint {epoch}: its instances are gone"))))
+        return
+    work = uploads.begin(epoch, cuts.begin_upload(epoch))
+
+    def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
+        if uploaded is not None:
+            tell(uploaded)
+        elif error is not None:
+            tell(ms.UploadFailed(epoch, failure(error)))
+
+    background.submit(work, answer)

@@ -21,6 +21,14 @@ from penstock.engine.executors.managers.adoption_messages import (
 )
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
+from penstock.engine.executors.managers.move_messages import (
+    MarkersSent,
+    OfMoves,
+    SendMarkers,
+    StateGiven,
+    StateInstalled,
+)
+from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.shedding.kept_log import Stretch
@@ -28,6 +36,7 @@ from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding", "SetKeep"]
+__all__ += ["MarkersSent", "OfMoves", "OutOfStep", "SendMarkers", "StateGiven", "StateInstalled", "StuckInStep"]
 
 
 class Setup(Message, frozen=True):
@@ -213,21 +222,6 @@ class LinkLost(Message, frozen=True):
     reason: str
 
 
-class StuckInStep(Message, frozen=True):
-    """The worker loop has been in one step for long; ``line`` is the user's ``file:line`` in it, empty without one."""
-
-    instance: str
-    seconds: float
-    line: str
-
-
-class OutOfStep(Message, frozen=True):
-    """The step of which `StuckInStep` spoke is over; it took this long."""
-
-    instance: str
-    seconds: float
-
-
 class TakenDown(Message, frozen=True):
     """The instances of these tasks (None: all) are gone; ``notes`` say what went wrong with that."""
 
@@ -325,6 +319,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
+    | SendMarkers
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
@@ -353,6 +348,7 @@ ToHead = (
     | BadRecordMet
     | Holding
     | Adopted
+    | OfMoves
 )
 """What a task manager says."""
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from penstock.engine.dataflow.instance_services import Halves, MakeChannel, local_channel
+from penstock.engine.moves.movable import is_source, refusal
 from penstock.engine.plan.planner import in_caller
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
@@ -70,6 +71,12 @@ class Crossings:
             number += producer.parallelism * consumer.parallelism
             ends = self._ends[edge] = self._place[producer.id], self._place[consumer.id]
             self.peers |= self._others(edge, *ends)
+
+        for task in graph.tasks:
+            # What moves goes straight from one instance to another.
+            mine = self._place.get(task.id, [])
+            if here in mine and not is_source(graph, task) and refusal(graph, task.id) is None:
+                self.peers |= set(mine) - {here}
 
     def hosts(self, task: TaskId, index: int) -> bool:
         """Return whether an instance is here."""

@@ -17,8 +17,9 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import plan_digest
 from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
+from penstock.engine.executors.managers.manager_moves import ManagerMoves
 from penstock.engine.executors.managers.manager_shell import ManagerShell
-from penstock.engine.executors.managers.manager_uploads import ManagerUploads
+from penstock.engine.executors.managers.manager_uploads import ManagerUploads, upload
 from penstock.engine.executors.managers.part_readings import read_all, status_of
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.raised_errors import RaisedErrors
@@ -29,7 +30,7 @@ from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.linked import LinkedChannels
-from penstock.model.errors import BugError, RetryableError
+from penstock.model.errors import BugError
 from penstock.model.ids import TaskId
 
 METRICS_NS = 1_000_000_000
@@ -60,6 +61,7 @@ class TaskManager:
         self._progress = ProgressReports()
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
+        self._moves = ManagerMoves(self._tell)
         self._begun = 0
         self._run = 0 if setup.storage is None else setup.storage.run
         self._bad_records: list[FirstBadRecord] = []
@@ -95,7 +97,8 @@ class TaskManager:
                 if self._hosted is not None:
                     self._hosted.instances.end_sources(message.sources, drain=message.drain)
             case ms.Upload():
-                self._upload(message.epoch)
+                cuts = None if self._hosted is None else self._hosted.cuts
+                upload(message.epoch, cuts, self._uploads, self._background, self._tell, self.errors.failure)
             case ms.GiveUpEpoch():
                 if self._hosted is not None and self._hosted.cuts is not None:
                     self._hosted.cuts.give_up(message.epoch)
@@ -106,6 +109,8 @@ class TaskManager:
             case ms.Leave():
                 self.close()
                 self.has_left = True
+            case ms.SendMarkers():
+                self._moves.send_markers(message)
             case ms.EpochCommitted() | ms.SetKeep():
                 self._deployed.hear(message)
             case ms.ReadHolding():
@@ -256,6 +261,8 @@ class TaskManager:
         finally:
             if restored is not None:
                 restored.close()
+        here = {item.name: item for item in part.instances}
+        self._moves.add(order.deployment, order.places, here, channels)
         self._deployed.add(order.deployment, DeployedPart(order.attempt, tasks, part, plan, begun_from))
 
     def _open(self, plan: JobPlan) -> HostedInstances:
@@ -272,6 +279,8 @@ class TaskManager:
             self._scratch,
             self._shell.parts.state,
             None if self._probe is None else self._probe.thread_cpu_ns,
+            self._moves.report,
+            self._shell.parts.paging,
         )
         return HostedInstances(plan, self._setup.options, around)
 
@@ -311,6 +320,7 @@ class TaskManager:
     def _forget(self, deployments: Iterable[int]) -> None:
         for deployment in list(deployments):
             self._shell.links.remove(deployment)
+            self._moves.remove(deployment)
             self._progress.end(self._deployed.remove(deployment).part.alignments.keys())
 
     def _step(self) -> Outcome:
@@ -346,22 +356,6 @@ class TaskManager:
                 self._shell.links.end(deployment)
                 self._say_metrics()
                 self._tell(ms.AllEnded(deployment))
-
-    def _upload(self, epoch: int) -> None:
-        hosted, uploads = self._hosted, self._uploads
-        if hosted is None or hosted.cuts is None or uploads is None:
-            gone = RetryableError(f"checkpoint {epoch}: its instances are gone")
-            self._tell(ms.UploadFailed(epoch, self.errors.failure(gone)))
-            return
-        work = uploads.begin(epoch, hosted.cuts.begin_upload(epoch))
-
-        def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
-            if uploaded is not None:
-                self._tell(uploaded)
-            elif error is not None:
-                self._tell(ms.UploadFailed(epoch, self.errors.failure(error)))
-
-        self._background.submit(work, answer)
 
     def _finish(self, *, drained: bool) -> None:
         failure, hosted = None, self._hosted

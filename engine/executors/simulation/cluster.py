@@ -59,6 +59,7 @@ class Cluster:
         self._faults = ControlFaults(world.dice, world.faults)
         self._board = MeetingBoard(self._faults, world.clock.monotonic_ns)
         self._managers: dict[str, SimulatedManager] = {}
+        self._paged = 0
         self._plane: SimulatedPlane | None = None
         self._head_sleeps_until_ns = 0
         self._is_other_run = False
@@ -310,7 +311,13 @@ class Cluster:
         return self._plane
 
     def _parts_of(self, meeting: BoardMeeting, background: Background) -> ManagerParts:
-        return ManagerParts(meeting, background, NoScratch(), RocksDbStores(), self._world.state)
+        pages = self._world.pages
+        if pages is None:
+            return ManagerParts(meeting, background, NoScratch(), RocksDbStores(), self._world.state)
+        self._paged += 1
+        paging = pages.make(f"state-{self._paged}")
+        scratch = NoScratch(pages.directory / f"scratch-{self._paged}")
+        return ManagerParts(meeting, background, scratch, pages.stores, self._world.state, paging=paging)
 
     def _wait_for_meeting(self, attempt: int, peers: Mapping[str, str], is_given_up: Callable[[], bool]) -> None:
         """Let the others go on until all have come to the head's own task manager."""

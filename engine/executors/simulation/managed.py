@@ -18,6 +18,7 @@ from penstock.engine.executors.simulation.background import NotThereYetError
 from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.executors.simulation.cluster import Cluster, Job
 from penstock.engine.executors.simulation.control_network import Side
+from penstock.engine.executors.simulation.moving import AskedMoves
 from penstock.engine.executors.simulation.world import World
 from penstock.engine.jobs.adoption import Adopt, RestoreAnew
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
@@ -28,6 +29,9 @@ MOST_MANAGERS = 3
 _LONGEST_WAIT_NS = 500_000_000
 
 Value = TypeVar("Value")
+
+LookAtMoves = Callable[[], None]
+"""Asks for a move, if it is time for one."""
 
 
 class _ClusterWaiter:
@@ -65,9 +69,10 @@ class _ClusterWaiter:
 class SimulatedHead(Head):
     """A head whose process may be gone: nothing is done in order any more then."""
 
-    def __init__(self, parts: HeadParts, world: World, cluster: Cluster) -> None:
+    def __init__(self, parts: HeadParts, world: World, cluster: Cluster, moves: LookAtMoves) -> None:
         """Start task managers."""
         self._world, self._cluster = world, cluster
+        self._look_at_moves = moves
         super().__init__(parts)
 
     def send(self, name: str, message: ms.ToManager) -> None:
@@ -80,6 +85,8 @@ class SimulatedHead(Head):
         now_ns, rates = self._world.clock.monotonic_ns(), self._world.rates
         if rates is not None and not self._world.fate.is_over:
             rates.look(rates.attempt)
+        if not self._world.fate.is_over:
+            self._look_at_moves()
         for _ in range(self._world.dice.below(3)):
             self._cluster.turn(now_ns)
         return super().turn()
@@ -167,7 +174,13 @@ class ManagedProcess:
         def make_pool(wake: Callable[[], None]) -> ManagerPool[Side]:
             return cluster.make_pool(count, world.history.event, wake)
 
+        moves = None if world.moves is None else AskedMoves(world.moves, plan.graph, context.moves)
+
+        def look() -> None:
+            if moves is not None and self.last is not None:
+                moves.look(self.last.places())
+
         world.history.event(f"run {self._run} begins with {count} task managers")
         waiter, make_parts = self._waiter, cluster.make_parts
         parts = HeadParts(plan, setup, context.clock, make_pool, waiter, make_parts, lambda setup: b"", waits=True)
-        return context.resources.enter_context(SimulatedHead(parts, world, cluster))
+        return context.resources.enter_context(SimulatedHead(parts, world, cluster, look))

@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.engine.core.elements import Batch, Element
 from penstock.engine.executors.simulation.control_faults import ControlFaults
-from penstock.engine.transport.link import Arrival, Arrived, Granted, Link
+from penstock.engine.transport.link import Arrival, Arrived, Granted, Link, StateArrived
 from penstock.engine.transport.picked_rows import Picks, put_together
 from penstock.model.errors import WorkerLostError
 
@@ -64,6 +66,10 @@ class MemoryLink(Link):
         if isinstance(element, Batch) and picks is not None:
             element = element.with_rows(put_together([(element.rows, picks)]))
         self._unsent.append(Arrived(channel, element, rows, size))
+
+    def send_state(self, content: pa.Buffer) -> None:
+        """Keep it for the next `flush`."""
+        self._unsent.append(StateArrived(content))
 
     def grant(self, channel: int, size: int) -> None:
         """Keep it for the next `flush`."""

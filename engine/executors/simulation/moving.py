@@ -1,6 +1,7 @@
 """Moves of key groups in a simulated job: begun at random, with state that is under way for a while."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,9 +14,14 @@ from penstock.engine.executors.simulation.history import History
 from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import fault, marker_senders, refusal, takers, together
 from penstock.engine.moves.move_coordinator import MoveCoordinator
+from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveSummary
+from penstock.model.errors import RetryableError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners, moved
+
+MOST_ASKED = 12
+"""So many moves are asked for in one seed: without an end to them, checkpoints would have none either."""
 
 
 @dataclass
@@ -35,6 +41,40 @@ class RandomMoves:
     dice: Dice
     chance: float
     counts: MoveCounts = field(default_factory=MoveCounts)
+
+
+class AskedMoves:
+    """Moves that are asked for at random of a job on task managers, as a user would."""
+
+    def __init__(self, plan: RandomMoves, graph: ExecutionGraph, orders: MoveOrders) -> None:
+        """Begin without one."""
+        self._plan, self._orders = plan, orders
+        movable = frozenset(task.id for task in graph.tasks if refusal(graph, task.id) is None)
+        self._tasks = [graph.instances(task) for task in takers(graph, movable)]
+        self._asked: Future[MoveSummary] | None = None
+
+    def look(self, places: Mapping[str, str]) -> None:
+        """Ask for a move between two of these places, if none is on its way and the dice say so."""
+        plan = self._plan
+        wanted = [
+            MoveOrder(name, manager)
+            for names in self._tasks
+            for name in names
+            for manager in sorted({places[other] for other in names if other in places})
+            if places.get(name, manager) != manager
+        ]
+        if self._asked is None and wanted and plan.counts.begun < MOST_ASKED and plan.dice.chance(plan.chance):
+            plan.counts.begun += 1
+            self._asked = self._orders.ask(plan.dice.choose(wanted)).answer
+            self._asked.add_done_callback(self._over)
+
+    def _over(self, asked: "Future[MoveSummary]") -> None:
+        self._asked = None
+        if asked.exception() is None:
+            self._plan.counts.done += 1
+            self._plan.counts.state_bytes += asked.result().state_bytes
+        elif isinstance(asked.exception(), RetryableError):
+            self._plan.counts.failed += 1
 
 
 class SimulatedMoves:

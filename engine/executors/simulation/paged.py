@@ -46,6 +46,6 @@ class SimulatedPages:
         self.stores = SimulatedPageStores(PageFiles(paging.directory, faults), paging.directory)
         self._options = paging.options
 
-    def make(self) -> Paging:
-        """Return what pages the state of an attempt; that of the one before is gone."""
-        return Paging(self._options, self.stores, self.directory / "state", threads=False)
+    def make(self, folder: str = "state") -> Paging:
+        """Return what pages the state of an attempt in a folder of its own; that of the one before is gone."""
+        return Paging(self._options, self.stores, self.directory / folder, threads=False)

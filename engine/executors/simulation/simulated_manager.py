@@ -28,9 +28,11 @@ ALONE_NS = 60_000_000_000
 
 
 class NoScratch:
-    """The scratch of a process whose state lies in memory."""
+    """The scratch of a process whose state lies in memory, or in pages below a path."""
 
-    path = Path("simulated")
+    def __init__(self, path: Path = Path("simulated")) -> None:
+        """Make nothing."""
+        self.path = path
 
     def claim(self) -> None:
         """Do nothing."""

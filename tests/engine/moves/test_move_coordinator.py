@@ -83,7 +83,7 @@ def test_a_failure_of_its_tasks_ends_a_move_and_what_comes_of_it_later_is_droppe
 
 
 @pytest.mark.parametrize(
-    "event", [WANTED, StateInstalled(1, *PAIRS[0]), StateGiven(1, "keyed", 1, 0), StateGiven(1, "other", 0, 1)]
+    "event", [WANTED, StateInstalled(1, "keyed", 1, 0), StateGiven(1, "keyed", 1, 0), StateGiven(1, "other", 0, 1)]
 )
 def test_what_is_impossible_is_a_bug_that_tells_what_came_before(event: MoveEvent) -> None:
     coordinator = begun()
@@ -115,3 +115,24 @@ def test_in_any_order_barriers_are_held_exactly_as_long_as_state_may_be_on_its_w
         held |= HoldBarriers() in commands
         held &= LetBarriersGo() not in commands
         assert held == (coordinator.moving is not None)
+
+
+def test_state_may_be_installed_before_it_is_heard_that_it_was_given() -> None:
+    coordinator = MoveCoordinator()
+    coordinator.on(WANTED)
+    coordinator.on(MarkersSent(1, 2))
+    for pair in PAIRS:
+        assert coordinator.on(StateInstalled(1, *pair)) == []
+    done: list[object] = []
+    for pair in PAIRS:
+        assert coordinator.moving is not None and done == []
+        done += coordinator.on(StateGiven(1, *pair))
+    assert coordinator.moving is None and LetBarriersGo() in done
+
+
+def test_what_is_installed_twice_is_no_part_of_the_move() -> None:
+    coordinator = MoveCoordinator()
+    coordinator.on(WANTED)
+    coordinator.on(StateInstalled(1, *PAIRS[0]))
+    with pytest.raises(BugError):
+        coordinator.on(StateInstalled(1, *PAIRS[0]))

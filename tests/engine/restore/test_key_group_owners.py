@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col, count, sum_
 from penstock.engine.paging.key_ranges import owned_runs
-from penstock.engine.restore.key_group_owners import noted_owners, owner_tables
+from penstock.engine.restore.key_group_owners import Noted, noted_owners, owner_tables
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.key_groups import Owners, assign, reassign
 from penstock.state.checkpoints.manifest import InstanceEntry
@@ -70,18 +70,28 @@ def test_rows_that_stay_with_their_instance_stay_with_their_owner() -> None:
     graph = planned(4)
     scattered = np.array([0, 1, 2] * 8, np.int32)
     reversed_ranges = assign(24, 3)[::-1].copy()
-    tables = owner_tables(graph, 24, {"small": scattered, "wide": reversed_ranges, "by n": reversed_ranges})
+    noted = Noted(reversed_ranges, 3)
+    tables = owner_tables(graph, 24, {"small": Noted(scattered, 3), "wide": noted, "by n": noted})
     small, large, wide, both, by_n = tables_of(graph, tables, "small", "large", "wide", "both", "by n")
     assert small == large == wide == both == reassign(scattered, 4).tolist()
     assert by_n == reassign(reversed_ranges, 4).tolist()
     # "small" is new: its rows stay with those that have state.
-    tables = owner_tables(graph, 24, {"wide": reversed_ranges})
+    tables = owner_tables(graph, 24, {"wide": noted})
     assert tables_of(graph, tables, "small", "both") == [reassign(reversed_ranges, 4).tolist()] * 2
+
+
+def test_as_many_instances_go_on_with_what_moves_have_left_to_them() -> None:
+    graph = planned(4)
+    uneven = np.array([0, 1, 0, 3] * 6, np.int32)
+    tables = owner_tables(graph, 24, {"small": Noted(uneven, 4), "by n": Noted(uneven, 3)})
+    small, by_n = tables_of(graph, tables, "small", "by n")
+    assert small == uneven.tolist()
+    assert by_n == reassign(uneven, 4).tolist()
 
 
 @pytest.mark.parametrize(("groups", "before", "after"), [(4, 6, 3), (4, 3, 6), (4, 6, 5), (4, 6, 6)])
 def test_more_instances_than_key_groups_have_as_many_groups(groups: int, before: int, after: int) -> None:
     noted = noted_owners(entries(assign(max(groups, before), before)), groups)
     assert len(noted) == max(groups, before)
-    table = tables_of(graph := planned(after), owner_tables(graph, groups, {"small": noted}), "small")[0]
+    table = tables_of(graph := planned(after), owner_tables(graph, groups, {"small": Noted(noted, before)}), "small")[0]
     assert table == assign(max(groups, after), after).tolist()

@@ -64,3 +64,21 @@ def test_what_was_whole_is_brought_before_the_loss_is_told() -> None:
         assert told == [receiver] and receiver.waiting_rows == 10
         with pytest.raises(WorkerLostError):
             there.turn()
+
+
+@given(sizes=st.lists(st.integers(1, 40_000), min_size=1, max_size=6))
+def test_state_comes_as_it_was_sent_between_elements_and_is_counted(sizes: list[int]) -> None:
+    contents = [pa.py_buffer(bytes([number + 1]) * size) for number, size in enumerate(sizes)]
+    with ring_links() as (one, other):
+        here, there = LinkedChannels(one), LinkedChannels(other)
+        sender, receiver = here.sender(0, "c", CAPACITY_BYTES), there.receiver(0, "c", CAPACITY_BYTES)
+        came: list[pa.Buffer] = []
+        there.on_state = came.append
+        for content in contents:
+            sender.put(Barrier(1))
+            here.send_state(content)
+        while there.received < here.sent:
+            here.turn()
+            there.turn()
+        assert [item.to_pybytes() for item in came] == [item.to_pybytes() for item in contents]
+        assert len(receiver) == len(contents)

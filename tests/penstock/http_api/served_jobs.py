@@ -10,6 +10,7 @@ import penstock as ps
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.status import JobStatus
+from penstock.engine.moves.move_orders import MoveOrders
 from penstock.model.execution_graph import ExecutionGraph
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item
 
@@ -25,6 +26,7 @@ class StillJob:
         self.graph: ExecutionGraph = per_item(folder).plan(2)
         self.stops: list[tuple[bool, str | None]] = []
         self.limits = RunningLimits()
+        self.moves = MoveOrders()
         self.take: Callable[[str], int] = lambda name: 7
 
     def status(self) -> JobStatus:

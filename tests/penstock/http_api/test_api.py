@@ -23,7 +23,12 @@ from tests.penstock.http_api.served_jobs import ACTION_TOKEN, READ_TOKEN, StillJ
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
 
 PATHS = {"/v1/savepoints/{name}": "/v1/savepoints/first"}
-BODIES = {"/v1/stop": {"drain": True}, "/v1/limits": {"shed": "off"}, "/v1/savepoints": {"name": "first"}}
+BODIES = {
+    "/v1/stop": {"drain": True},
+    "/v1/limits": {"shed": "off"},
+    "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
+    "/v1/savepoints": {"name": "first"},
+}
 ANSWERED = {item.path for item in OPERATIONS if item.method == "GET"}
 
 
@@ -61,7 +66,9 @@ def test_a_real_job_answers_as_it_is_described(handle: Handle) -> None:
     description = describe()
     handle.savepoint("zeroth", LONG_S)
     for operation in OPERATIONS:
-        if operation.media == EVENTS or operation.path == "/v1/stop":
+        # What runs in one process does not move: see below.
+        left_out = ("POST", "/v1/stop"), ("POST", "/v1/moves")
+        if operation.media == EVENTS or (operation.method, operation.path) in left_out:
             continue
         path = PATHS.get(operation.path, operation.path)
         status, answer = request(handle.metrics_url, operation.method, path, BODIES.get(path), ACTION_TOKEN)
@@ -125,6 +132,14 @@ def test_limits_change_while_the_job_runs(handle: Handle) -> None:
     assert status == 409 and "shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'sci'" in answer["error"]
     status, answer = request(url, "POST", "/v1/limits", {"reset": True}, ACTION_TOKEN)
     assert (status, answer) == (200, {"job": "items", "shed": None, "queries": {}})
+
+
+def test_what_runs_in_one_process_does_not_move(handle: Handle) -> None:
+    url = handle.metrics_url
+    order = {"instance": "orders -> per item -> out[0]", "task_manager": "tm-1"}
+    status, answer = request(url, "POST", "/v1/moves", order, ACTION_TOKEN)
+    assert status == 409 and "this job has none: run it with executor='processes'" in answer["error"]
+    assert request(url, "GET", "/v1/moves") == (200, {"job": "items", "moves": []})
 
 
 def test_a_stop_keeps_the_savepoint_and_ends_the_job(handle: Handle, tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     | st.builds(Restore, st.binary(max_size=9), st.none() | NAME, NAMES, NAMES, st.booleans()),
     str | None: st.none() | st.text(max_size=8),
     tuple[str, ...]: NAMES,
+    tuple[tuple[int, int, int], ...]: st.lists(st.tuples(*[st.integers(0, 99)] * 3), max_size=3).map(tuple),
     tuple[str, ...] | None: st.none() | NAMES,
     tuple[InstanceEntry, ...]: st.lists(ENTRIES, max_size=2).map(tuple),
     dict[str, str]: st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),

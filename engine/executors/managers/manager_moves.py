@@ -1,0 +1,85 @@
+"""A task manager's part in moves: lets producers send markers, and brings what its instances give to who takes it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.engine.dataflow.handovers import Handover, Installed, MoveReport
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.handover_parcel import HandoverReader, pack_handover
+from penstock.engine.executors.managers.places import Places
+from penstock.engine.transport.linked import LinkedChannels
+
+
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    """Where the instances of a deployment are: those here, and the links to the others."""
+
+    places: Places
+    here: Mapping[str, Instance]
+    links: Mapping[str, LinkedChannels]
+
+
+class ManagerMoves:
+    """The moves of all deployments that are here. It belongs to the thread of the loop."""
+
+    def __init__(self, tell: Callable[[ms.ToHead], None]) -> None:
+        """Begin without deployments."""
+        self._tell = tell
+        self._routes: dict[int, _Routes] = {}
+
+    def add(
+        self, deployment: int, places: Places, here: Mapping[str, Instance], links: Mapping[str, LinkedChannels]
+    ) -> None:
+        """Take in what was built."""
+        self._routes[deployment] = _Routes(places, here, links)
+        for link in links.values():
+            link.on_state = _Taking(here)
+
+    def remove(self, deployment: int) -> None:
+        """Forget a deployment; what is under way to it goes with its links."""
+        self._routes.pop(deployment, None)
+
+    def send_markers(self, order: ms.SendMarkers) -> None:
+        """Let producers that have not ended send the marker, and say how many they were."""
+        routes, sent = self._routes.get(order.deployment), 0
+        for name in order.producers if routes is not None else ():
+            assert routes is not None
+            if not routes.here[name].done:
+                routes.here[name].send_reroute(order.reroute())
+                sent += 1
+        self._tell(ms.MarkersSent(order.move, sent))
+
+    def report(self, report: MoveReport) -> None:
+        """Take in what an instance says of a move."""
+        said = report.move, report.task, report.giver, report.taker
+        if isinstance(report, Installed):
+            self._tell(ms.StateInstalled(*said))
+            return
+        routes = next((item for item in self._routes.values() if report.to in item.places), None)
+        if routes is None:
+            # Its deployment is being taken down, and the move is void.
+            return
+        self._tell(ms.StateGiven(*said, report.bytes))
+        taker = routes.here.get(report.to)
+        if taker is not None:
+            taker.take_over(report)
+            return
+        link = routes.links[routes.places[report.to]]
+        for content in pack_handover(report):
+            link.send_state(content)
+
+
+class _Taking:
+    """Brings what comes over one link to the instances of a deployment."""
+
+    def __init__(self, here: Mapping[str, Instance]) -> None:
+        self._here = here
+        self._reader = HandoverReader()
+
+    def __call__(self, content: pa.Buffer) -> None:
+        handover: Handover | None = self._reader.take(content)
+        if handover is not None:
+            self._here[handover.to].take_over(handover)

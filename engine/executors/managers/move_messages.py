@@ -1,0 +1,52 @@
+"""Messages of a move between the head and its task managers; what is handed over goes by their links."""
+
+from penstock.engine.core.elements import Reroute
+from penstock.engine.executors.managers.adoption_messages import Message
+from penstock.model.ids import TaskId
+
+
+class SendMarkers(Message, frozen=True):
+    """To a task manager: switch the owners at these producers, and let them send the marker. Answer: `MarkersSent`.
+
+    ``groups`` has of each key group its number, giver and taker; ``task`` is the first of those that move together.
+    """
+
+    deployment: int
+    move: int
+    task: int
+    groups: tuple[tuple[int, int, int], ...]
+    producers: tuple[str, ...]
+
+    def reroute(self) -> Reroute:
+        """Return the marker."""
+        return Reroute(self.move, TaskId(self.task), self.groups)
+
+
+class MarkersSent(Message, frozen=True):
+    """So many of the producers had not ended, and have sent the marker of a move."""
+
+    move: int
+    producers: int
+
+
+class StateGiven(Message, frozen=True):
+    """An instance has given another of its task what it holds of the key groups, of so many bytes; it is on its way."""
+
+    move: int
+    task: str
+    giver: int
+    taker: int
+    bytes: int
+
+
+class StateInstalled(Message, frozen=True):
+    """The instance that takes it goes on with it."""
+
+    move: int
+    task: str
+    giver: int
+    taker: int
+
+
+OfMoves = MarkersSent | StateGiven | StateInstalled
+"""What a task manager says of a move."""

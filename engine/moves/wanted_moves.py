@@ -1,0 +1,85 @@
+"""The key groups that an order moves, and how many of them at a time. Pure."""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.engine.moves.movable import refusal, together
+from penstock.engine.moves.move_orders import MoveOrder
+from penstock.model.errors import OptionError
+from penstock.model.execution_graph import ExecutionGraph, Task
+from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
+
+ROUND_BYTES = 16 << 20
+"""About so much state changes its place in one round: what is in it pauses as long as that takes."""
+
+MOST_GROUPS = 1_024
+"""More key groups than that are not moved in one round: their numbers must fit in one frame."""
+
+FIRST_GROUPS = 4
+"""So many key groups move in the first round, of whose size nothing is known."""
+
+Groups = tuple[tuple[int, int, int], ...]
+"""Of each key group its number, the instance that gives it and the one that takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedMove:
+    """Key groups that are to change their owners; ``lead`` is the first of the tasks that move together."""
+
+    lead: TaskId
+    groups: Groups
+
+
+def wanted_move(
+    graph: ExecutionGraph, owners: Mapping[TaskId, Owners], places: Mapping[str, str], order: MoveOrder
+) -> WantedMove:
+    """Return what an order moves; each group goes to the taker that has the fewest then.
+
+    Raises:
+        OptionError: it cannot be done; the text says why.
+    """
+    task, number = _instance(graph, order.instance)
+    reason = refusal(graph, task.id)
+    if reason is not None:
+        raise OptionError(f"{order.instance!r} does not move: {reason}.")
+    if order.manager not in places.values():
+        known = ", ".join(sorted(set(places.values())))
+        raise OptionError(f"no task manager {order.manager!r} hosts an instance; those that do are {known}.")
+    if places.get(order.instance) == order.manager:
+        raise OptionError(f"{order.instance!r} is at {order.manager!r} already.")
+    takers = [index for index, name in enumerate(graph.instances(task)) if places.get(name) == order.manager]
+    if not takers:
+        name = graph.name(task)
+        raise OptionError(f"no instance of {name!r} is at {order.manager!r}, which could take over what this one has.")
+    table = owners[task.id]
+    loads = [(int((table == taker).sum()), taker) for taker in takers]
+    heapq.heapify(loads)
+    groups = []
+    for group in np.flatnonzero(table == number):
+        count, taker = loads[0]
+        groups.append((int(group), number, taker))
+        heapq.heapreplace(loads, (count + 1, taker))
+    if not groups:
+        raise OptionError(f"{order.instance!r} has no key groups: they have moved before.")
+    return WantedMove(min(together(graph, task.id)), tuple(groups))
+
+
+def round_groups(groups: int, state_bytes: int) -> int:
+    """Return how many key groups the next round moves, after so many that had so many bytes of state together."""
+    if not groups:
+        return FIRST_GROUPS
+    # At most four times as many as are known, so that a few empty ones do not stand for all.
+    fitting = ROUND_BYTES * groups // max(state_bytes, 1)
+    return max(1, min(fitting, 4 * groups, MOST_GROUPS))
+
+
+def _instance(graph: ExecutionGraph, name: str) -> tuple[Task, int]:
+    for task in graph.tasks:
+        for number, instance in enumerate(graph.instances(task)):
+            if instance == name:
+                return task, number
+    raise OptionError(f"there is no instance {name!r}: penstock top shows their names.")

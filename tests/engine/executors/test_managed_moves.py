@@ -1,0 +1,97 @@
+"""Moves that a job on task managers is asked for: the protocol's messages under faults, and real processes."""
+
+import dataclasses
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.commands.running_move import await_move
+from penstock.engine.executors.managers import handover_parcel
+from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
+from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.paging.options import PagingOptions
+from penstock.engine.paging.part_files import encode_part
+from penstock.jobs_client.address import parse_address
+from penstock.jobs_client.client import JobClient
+from penstock.model.errors import UserError
+from penstock.runs.own_token import own_token
+from penstock.state.tables.image import StoreDump
+from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
+from tests.engine.executors.test_simulated_moves import MOVING
+
+FEW = (1, 4, 5)
+"""Seeds that ask for several moves."""
+
+
+def managed(name: str, folder: Path) -> Simulation:
+    job = ps.Job()
+    MOVING[name](job)
+    paging = SimulatedPaging(folder, PagingOptions())
+    made = Simulation(record_pipeline(job.graph, 10_000), parallelism=3, managed=True, paging=paging)
+    made.moves = True
+    return made
+
+
+def check(results: list[SeedResult]) -> None:
+    assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
+    moves = [result.moves for result in results if result.moves is not None]
+    assert sum(item.done for item in moves) > len(results)
+    assert sum(item.state_bytes for item in moves) > 0
+
+
+def test_a_few_seeds_of_moves_between_task_managers_put_out_what_the_undisturbed_run_does(tmp_path: Path) -> None:
+    simulation = managed("tumbled", tmp_path)
+    check([simulation.run(seed) for seed in FEW])
+
+
+def test_state_that_gets_lost_on_its_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a bug: tables come without their rows."""
+
+    def emptied(part: StoreDump) -> pa.Buffer:
+        return encode_part(
+            StoreDump({name: [rows.slice(0, 0) for rows in part.batches[name]] for name in part.batches})
+        )
+
+    monkeypatch.setattr(handover_parcel, "encode_part", emptied)
+    problem = managed("tumbled", tmp_path).run(FEW[0]).problem
+    assert problem is not None and "rows are missing" in problem
+
+
+@pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_between_task_managers")
+@pytest.mark.parametrize("name", MOVING)
+def test_every_seed_of_moves_between_task_managers_puts_out_what_the_undisturbed_run_does(
+    name: str, tmp_path: Path
+) -> None:
+    simulation = managed(name, tmp_path)
+    results = [simulation.run(seed) for seed in range(1, 41)]
+    check(results)
+    assert sum(result.moves.failed for result in results if result.moves is not None) > 0
+
+
+def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(500)
+    handle = job.start(executor="processes", task_managers=2, parallelism=2, metrics_port=0)
+    assert handle.metrics_url is not None
+    address = parse_address(handle.metrics_url)
+    client = JobClient(dataclasses.replace(address, token=own_token(address.port)))
+    until(lambda: handle.metrics().source_rows == PARTITIONS * 500, handle)
+    places = {item.name: item.task_manager for item in client.instances().instances}
+    keyed = [name for name in places if name.startswith("per ")]
+    for name in keyed:
+        other = "tm-1" if places[name] == "tm-0" else "tm-0"
+        record = await_move(client, client.move(name, other), quiet=True)
+        assert record.summary is not None
+        assert record.moved_key_groups == record.key_groups == record.summary.key_groups > 0
+        assert record.summary.state_bytes > 0 and record.summary.rounds > 1
+        job.give(600)
+    source = next(name for name in places if name.startswith("numbers"))
+    with pytest.raises(UserError, match="nothing in it has state that lies by key"):
+        await_move(client, client.move(source, "tm-1" if places[source] == "tm-0" else "tm-0"), quiet=True)
+    assert client.status().restarts == 0
+    handle.savepoint("after", 60)
+    job.give(ROWS)
+    handle.wait(60)
+    job.check()
