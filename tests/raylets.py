@@ -26,8 +26,12 @@ DEATH_IS_SEEN = {
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
+    "RAY_worker_niceness": "0",
 }
-"""Ray counts a node as lost that has not answered for 3 s, and not for some 16 (docs/how-to/outlive-the-driver.md)."""
+"""Ray counts a node as lost that has not answered for 3 s, and not for some 16 (docs/how-to/outlive-the-driver.md).
+
+What follows begins with the priority of the raylet.
+"""
 
 _KEEPER = """
 import json, sys

@@ -19,6 +19,7 @@ from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.executors.managers.plan_parcel import unpack_plan
 from penstock.engine.executors.ray.outliving import Outliving
+from penstock.engine.executors.ray.priority import take_priority_of_parent
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.http_api.endpoints import open_endpoint
@@ -53,6 +54,7 @@ class HeadActor:
 
     def __init__(self, order: JobOrder) -> None:
         """Begin to run the job, or to go on with it after a head that was lost."""
+        take_priority_of_parent()
         self._order = order
         self._notes = HeadNotes(order.name, order.token)
         self._released = threading.Event()

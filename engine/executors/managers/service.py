@@ -17,9 +17,9 @@ from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.next_heads import NextHead
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
-from penstock.engine.executors.managers.shared_files import visible_files
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import TaskManager
+from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.failpoints import failpoint

@@ -18,17 +18,6 @@ from penstock.state.files.local_files import LocalFiles
 from penstock.state.leases.held_folders import held_run, owner_of
 from penstock.state.leases.run_records import Owner
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_MOUNTS = Path("/proc/self/ns/mnt")
-
-
-def visible_files() -> str:
-    """Return a name of the files that this process sees: processes of one machine and one container share it."""
-    try:
-        return f"{_BOOT.read_text().strip()} {_MOUNTS.readlink()}"
-    except OSError:
-        return platform.node()
-
 
 def what_to_look_at(graph: ExecutionGraph, checkpoints: DurableFiles | None) -> LookAtFiles:
     """Return what of a job lies in local files, as this process sees it, which holds the leases of the folders.

@@ -1,4 +1,7 @@
-"""The actor that is a task manager: a thin class around `serve`. Its process imports this before anything else."""
+"""The actor that is a task manager: a thin class around `serve`. Its process imports this before anything else.
+
+It imports next to nothing: Ray lets the process yield to all others, until the actor has begun.
+"""
 
 import os
 import signal
@@ -10,6 +13,7 @@ from typing import NoReturn
 
 from penstock.engine.executors.managers.leave_order import LeaveOrder
 from penstock.engine.executors.managers.next_heads import NextHead, NextHeads
+from penstock.engine.executors.ray.priority import take_priority_of_parent
 from penstock.engine.executors.ray.worker_home import WorkerHome
 from penstock.model.errors import WorkerLostError
 
@@ -36,6 +40,8 @@ class TaskManagerActor:
 
     def __init__(self, name: str) -> None:
         """Begin with nothing; ``name`` stands before what it prints."""
+        # What it imports from here on should not wait for other programs of the host.
+        take_priority_of_parent()
         self._name = name
         self._heads = NextHeads()
         self._settings: ActorSettings | None = None
@@ -65,11 +71,9 @@ class TaskManagerActor:
         from penstock.engine.executors.managers.one_core import hold_libraries_to_one_core
         from penstock.engine.executors.managers.process_name import set_process_name
         from penstock.engine.executors.ray.node_drain import DrainWatch
-        from penstock.engine.executors.ray.priority import take_priority_of_parent
         from penstock.engine.executors.ray.tls_of_cluster import tls_files_here
 
         set_process_name(f"penstock {settings.name}")
-        take_priority_of_parent()
         hold_libraries_to_one_core()
         # They import what the line above must come before.
         from penstock.engine.executors.managers.service import serve

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engine.core.failpoint_settings import ONCE, VARIABLE
-from penstock.engine.executors.managers.shared_files import visible_files
+from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.model.errors import UserError
 from penstock.model.installation import installed_version
 

@@ -13,8 +13,8 @@ from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.plan_parcel import with_sinks
 from penstock.engine.executors.managers.setup import ManagerSetup
-from penstock.engine.executors.managers.shared_files import visible_files
 from penstock.engine.executors.managers.task_manager import TaskManager
+from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.memory_links import MeetingBoard
 from penstock.engine.jobs.attempt import JobPlan

@@ -19,7 +19,7 @@ from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, M
 from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.pool import ManagerPool, News
 from penstock.engine.executors.managers.setup import ManagerSetup
-from penstock.engine.executors.managers.shared_files import visible_files
+from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.model.config import LoopOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.executors.managers.shared_files import visible_files
+from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.executors.ray.worker_home import WorkerHome, home_here
 from penstock.model.errors import UserError
 
@@ -81,6 +81,6 @@ def test_other_versions_are_refused_by_name() -> None:
 
 
 def test_files_are_the_same_for_all_processes_of_a_container() -> None:
-    text = "from penstock.engine.executors.managers.shared_files import visible_files; print(visible_files())"
+    text = "from penstock.engine.executors.managers.visible_files import visible_files; print(visible_files())"
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd="/")
     assert ran.stdout.strip() == visible_files() and os.linesep not in visible_files()
