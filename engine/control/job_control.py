@@ -299,8 +299,8 @@ class JobControl:
             query
             for source, queries in scope.shedders.sources.items()
             if scope.source_tasks[source] in behind
+            and all(kept[query] <= scope.minimum[query] + _AT_MINIMUM for query in queries)
             for query in queries
-            if kept[query] <= scope.minimum[query] + _AT_MINIMUM
         }
         infeasible = ""
         if lacking:

@@ -26,7 +26,7 @@ TRAVEL = {
     "IterableSource",
     "FileSource", "LineSource", "CsvSource", "JsonLinesSource", "ParquetSource", "NexmarkSource", "KafkaSource",
     "FileSink", "ParquetSink", "JsonLinesSink", "CsvSink", "KafkaSink", "BlackHoleSink",
-    "SteadySource", "RecordedSource", "StagedSink", "CsvOutput", "AgeSink", "FirstRow", "WatchedKeys",
+    "SteadySource", "RecordedSource", "KeptRows", "StagedSink", "CsvOutput", "AgeSink", "FirstRow", "WatchedKeys",
 }  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def test_every_source_and_sink_is_decided() -> None:
         "engine.executors",
         "dsl",
         "model",
+        "benchmarks.armed",
         "benchmarks.nexmark",
         "benchmarks.latency",
         "benchmarks.cluster",
