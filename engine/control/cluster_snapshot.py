@@ -79,7 +79,7 @@ def cluster_snapshot(
         queries=_queries(graph, tasks),
         machines=machines,
         instances=_instances(window, where, machine),
-        # What each producer sent; nothing is dropped before it is counted, as there is no shedder yet.
+        # What each producer sent: shedders drop before that.
         outputs=OutputColumns(*_exchanged(window, edges, lambda edge: edge.producer, lambda reading: reading.sent)),
         inputs=InputColumns(*_exchanged(window, edges, lambda edge: edge.consumer, lambda reading: reading.offered)),
         partitions=_partitions(window),

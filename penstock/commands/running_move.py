@@ -20,7 +20,7 @@ def await_move(client: JobClient, number: int, *, quiet: bool) -> MoveRecord:
     Raises:
         UserError: it was not done.
     """
-    told = 0
+    shown = 0
     while True:
         answer = client.moves()
         record = next((item for item in answer.moves if item.number == number), None)
@@ -30,9 +30,9 @@ def await_move(client: JobClient, number: int, *, quiet: bool) -> MoveRecord:
             raise UserError(f"{record.instance} of {answer.job!r} has not moved: {record.failure}")
         if record.state == "done":
             return record
-        if record.moved_key_groups != told and not quiet:
-            told = record.moved_key_groups
-            print(f"{told} of {record.key_groups} key groups have moved", file=sys.stderr)
+        if record.moved_key_groups != shown and not quiet:
+            shown = record.moved_key_groups
+            print(f"{shown} of {record.key_groups} key groups have moved", file=sys.stderr)
         time.sleep(LOOK_S)
 
 

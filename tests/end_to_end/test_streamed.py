@@ -26,6 +26,8 @@ from tests.end_to_end.nexmark_support import DataSets
 from tests.long_cases import but_for
 
 PAUSES = 10
+CASES = (("midnight", 60_000), ("midnight", 200_000), ("day", 200_000))
+"""Data sets, and their events."""
 
 
 class Tap:
@@ -104,15 +106,14 @@ def run_until_nothing_is_runnable(job: EmbeddedJob) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("query", "name"),
+    ("query", "name", "events"),
     but_for(
-        [(query, name) for query in QUERIES for name in ("midnight", "day")],
-        [(query, "midnight") for query in QUERIES],
-        "another day of the same queries; the one over midnight stays",
+        [(query, *what) for query in QUERIES for what in CASES],
+        [(query, *CASES[0]) for query in QUERIES],
+        "more events, and another day of the same queries; fewer over midnight stay",
     ),
 )
-def test_paused_sources(data_sets: DataSets, tmp_path: Path, query: str, name: str) -> None:
-    events = 60_000
+def test_paused_sources(data_sets: DataSets, tmp_path: Path, query: str, name: str, events: int) -> None:
     directory = data_sets.directory(name, shuffled=True, events=events)
     chance = random.Random(f"{query} {name}")
     taps: dict[str, Tap] = {}

@@ -1,5 +1,6 @@
 """Keep rates of branches on every executor, changed while jobs run and fail: each query has the rows of the log."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.config import LoopOptions
 from penstock.model.keep_rates import STEPS, KeepRates
+from penstock.shedding.kept_log import Stretch
 from penstock.shedding.offset_sampling import sample_steps
 from tests.contracts.executors.metered import PARTITIONS, ROWS, Metered, task_managers, until
 from tests.contracts.executors.test_recovery import kill
@@ -51,6 +53,7 @@ class PartingJob(SheddingJob):
     def check_parted(self, metrics: JobMetrics) -> None:
         """Hold what each query has written, and the account, against the log; rows before it was armed have stayed."""
         log, seed = self.log(), sampling_seed("metered", LoopOptions().seed)
+        self._check_whole(log)
         for query, branch in (("rows", "all>few"), ("ids", "all>ids")):
             expected: list[int] = []
             for partition in range(PARTITIONS):
@@ -81,6 +84,13 @@ class PartingJob(SheddingJob):
             assert sorted(written) == sorted(expected)
         check_ledger(metrics.ledger, ended=True)
         assert metrics.source_rows == PARTITIONS * ROWS
+
+    def _check_whole(self, log: list[Stretch]) -> None:
+        """Nothing is missing in the log of a partition behind its first stretch."""
+        for partition in range(PARTITIONS):
+            mine = [item for item in log if item.partition == str(partition)]
+            assert mine and mine[-1].stop == ROWS
+            assert all(before.stop == after.start for before, after in itertools.pairwise(mine))
 
 
 @pytest.fixture

@@ -257,7 +257,7 @@ class SignalInDestructor(ps.Source):
 def test_a_signal_in_a_destructor_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = Job()
     ps.read(SignalInDestructor(), job=job).name("absent").write_json("out").name("out")
-    assert job.run("starting", checkpoint_dir=tmp_path / "checkpoints", start_timeout="1h").source_rows == 0
+    assert job.run("starting", checkpoint_dir=tmp_path / "checkpoints", start_timeout="30s").source_rows == 0
     assert "STOPPED: 'starting' had not begun" in capsys.readouterr().err
 
 

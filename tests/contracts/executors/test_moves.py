@@ -1,0 +1,47 @@
+"""Key groups move between real task managers while rows flow, and one of these is killed: each result is there once."""
+
+from pathlib import Path
+
+from penstock.dsl.job import Handle
+from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.engine.moves.move_orders import MoveOrder, MoveSummary
+from tests.contracts.executors.metered import LONG_S, PARTITIONS, ROWS, MeteredJob, task_managers, until
+from tests.contracts.executors.test_recovery import kill
+from tests.contracts.executors.ways import PROCESSES
+
+KEYED = ("per second", "per key")
+"""Windows, and totals that go on for ever."""
+
+
+def move(handle: Handle, operator: str, number: int) -> MoveSummary:
+    """Move what an instance of an operator has to the other task manager, and wait until it is there."""
+    job = handle._job
+    assert isinstance(job, RecoveringJob)
+    places = {name: place for name, place in job.places().items() if name.startswith(operator)}
+    (giver,) = (name for name in places if name.endswith(f"[{number}]"))
+    (other,) = {*places.values()} - {places[giver]}
+    return job.moves.ask(MoveOrder(giver, other)).answer.result(LONG_S)
+
+
+def read(job: MeteredJob, handle: Handle, rows: int) -> None:
+    job.give(rows)
+    until(lambda: handle.metrics().source_rows >= PARTITIONS * rows, handle)
+
+
+def test_results_are_those_without_moves(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=2, checkpoint_interval="50ms")
+    read(job, handle, 1_000)
+    for operator in KEYED:
+        assert move(handle, operator, 1).key_groups > 0
+    read(job, handle, 2_000)
+    for operator in KEYED:
+        assert move(handle, operator, 0).key_groups > 0
+    # What has moved is in a checkpoint, or has not moved.
+    kill(task_managers()[0].pid)
+    read(job, handle, 3_000)
+    until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
+    job.give(ROWS)
+    handle.wait()
+    job.check()
