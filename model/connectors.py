@@ -326,10 +326,7 @@ class Sink(ABC):
         """The run has the lease of `exclusive`. Called before `recover` or `open`, and again at every restart."""
 
     def check_transactional(self) -> None:
-        """Raise a `UserError` if a job with checkpoints cannot write to this sink as it is configured.
-
-        Called when the pipeline is built.
-        """
+        """Raise a `UserError`, as the pipeline is built, if it cannot work with checkpoints as it is configured."""
 
     def with_checkpoints(self, context: SinkContext) -> "Sink":
         """Return a sink whose rows become visible by `commit` only. The default has nothing to hold back."""
@@ -388,6 +385,9 @@ class Sink(ABC):
         """
         if self.transactional:
             raise RetryableError(f"{self.describe()!r} does not take over writers that outlived their job's head")
+
+    def resize(self, parallelism: int) -> None:
+        """Have so many writers from now on; none is open, `recover` comes next. The default does nothing."""
 
     def release(self) -> None:
         """Let go of what `commit` and `recover` hold open: the job is over, well or not. Must not raise.

@@ -93,6 +93,10 @@ class WorkerLeftError(WorkerLostError):
     """Whatever ran a part of the job goes, as it was told to: that part begins elsewhere, and nothing has failed."""
 
 
+class PlanChangedError(RetryableError):
+    """A job goes on with another plan, as it was asked to: its attempt ends, and is no failure."""
+
+
 class StateIoError(RetryableError):
     """The disk below keyed state failed or is full; the store is lost, its last checkpoint is not."""
 

@@ -46,11 +46,12 @@ def instance_name(task: str, index: int) -> str:
 
 @dataclass(frozen=True)
 class ExecutionGraph:
-    """The optimised job graph cut into tasks."""
+    """The optimised job graph cut into tasks; ``apart``: what stays in the caller's process is tasks of its own."""
 
     graph: JobGraph
     tasks: tuple[Task, ...]
     edges: tuple[Edge, ...]
+    apart: bool = False
 
     def node(self, operator: OperatorId) -> OperatorNode:
         """Return an operator of the graph."""

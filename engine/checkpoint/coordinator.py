@@ -227,6 +227,10 @@ class CheckpointCoordinator:
             raise self._log.bug(f"{event} must be a later attempt, and its sources among its instances")
         self._now_ns = event.now_ns
         self._attempt = event.attempt
+        if event.alone:
+            self._attempts.clear()
+            self._ended.clear()
+            self._sources = frozenset()
         self._attempts.update(dict.fromkeys(event.instances, event.attempt))
         self._sources = (self._sources - event.instances) | event.sources
         for instance in event.instances:

@@ -14,7 +14,7 @@ class Started:
 
     ``sources`` are those of ``instances`` that read from outside. ``restored`` is the epoch of the checkpoint they
     began from, None without one. ``last_epoch`` is the greatest epoch known to have been begun by an earlier run of the
-    job, complete or not; 0 if there was none.
+    job, complete or not; 0 if there was none. ``alone``: nothing that ran before counts any more, also of other names.
     """
 
     now_ns: int
@@ -23,6 +23,7 @@ class Started:
     sources: frozenset[str]
     restored: int | None = None
     last_epoch: int = 0
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class CheckpointSession:
 
         Those of other regions keep their attempt, and what their sinks have prepared.
         """
-        self._port = port
+        self._port, alone = port, not self._attempts
         self._attempts |= dict.fromkeys(part.instances, start.attempt)
         self._attempt, self.last_barrier = start.attempt, None
         self.begun = max(self.begun, start.epoch)
@@ -109,6 +109,7 @@ class CheckpointSession:
                 part.readers,
                 restored=None if start.restored is None else start.restored.epoch,
                 last_epoch=start.last_epoch,
+                alone=alone,
             )
         )
 

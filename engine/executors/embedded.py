@@ -25,11 +25,13 @@ def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
     controls: list[EmbeddedControl] = []
 
     def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> EmbeddedAttempt:
-        if options.control.watches and not controls:
+        if options.control.watches:
             # Most jobs have none, and are to start soon.
             from penstock.engine.executors.embedded_control import open_control
 
-            controls.append(open_control(options.control, plan, context))
+            if not controls:
+                controls.append(open_control(options.control, plan, context))
+            controls[0].change_plan(plan)
         return EmbeddedAttempt(plan, options, context, start, controls[0] if controls else None)
 
     return make

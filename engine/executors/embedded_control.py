@@ -3,6 +3,8 @@
 They place nothing, as there is one process. A user's function that takes long delays them, which is counted.
 """
 
+from collections.abc import Callable
+
 from penstock.engine.control.job_control import TICK_NS, JobControl, JobPlaces
 from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
 from penstock.engine.control.local_sic import LocalSic
@@ -21,14 +23,21 @@ from penstock.model.shedding_status import SheddingStatus
 class EmbeddedControl:
     """What controllers of a run see and decide, over all its attempts."""
 
-    def __init__(self, control: JobControl, clock: Clock, probe: Probe) -> None:
-        """Begin with nothing measured; the log is closed with it."""
-        self._clock, self._probe, self._control = clock, probe, control
-        shedding = control.shedding
+    def __init__(self, plan: JobPlan, make: Callable[[JobPlan], JobControl], clock: Clock, probe: Probe) -> None:
+        """Begin with nothing measured; ``make`` makes the controllers of a plan."""
+        self._clock, self._probe, self._plan, self._make = clock, probe, plan, make
+        self._control = make(plan)
+        shedding = self._control.shedding
         acts = shedding is not None and shedding.is_acting
         self._guard = LocalGuard() if acts else None
         self._sic = LocalSic()
         self._tick_ns = self._look_ns = clock.monotonic_ns()
+
+    def change_plan(self, plan: JobPlan) -> None:
+        """Let controllers begin anew if the plan is another than before."""
+        if plan.graph is not self._plan.graph:
+            self._control.close()
+            self._plan, self._control = plan, self._make(plan)
 
     @property
     def due_ns(self) -> int:
@@ -79,7 +88,10 @@ def open_control(options: ControlOptions, plan: JobPlan, context: AttemptContext
         OptionError: the log cannot be written.
         ActionLogError: the file is no log.
     """
-    control = start_control(plan, context.clock.monotonic_ns(), options, context.warn, context.limits)
-    embedded = EmbeddedControl(control, context.clock, SystemProbe())
+
+    def make(plan: JobPlan) -> JobControl:
+        return start_control(plan, context.clock.monotonic_ns(), options, context.warn, context.limits)
+
+    embedded = EmbeddedControl(plan, make, context.clock, SystemProbe())
     context.resources.callback(embedded.close)
     return embedded

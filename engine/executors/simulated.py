@@ -6,7 +6,7 @@ and sinks are those of `simulation`. Called by ``penstock simulate`` and by test
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +19,13 @@ from penstock.engine.executors.simulation.cluster import Cluster
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.executors.simulation.kept_keys import allowed, key_samples
 from penstock.engine.executors.simulation.managed import ManagedProcess
-from penstock.engine.executors.simulation.moving import MoveCounts, RandomMoves
+from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.executors.simulation.random_rates import RandomRates, branches_above, kept_input
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
+from penstock.engine.executors.simulation.rescales import RandomRescales
+from penstock.engine.executors.simulation.seed_result import SeedResult
 from penstock.engine.executors.simulation.staged_sink import StagedSink
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks, without_sinks
 from penstock.engine.executors.simulation.world import World
@@ -51,29 +53,6 @@ _BATCHES = 32
 _UNDISTURBED_TURNS = 2_000_000
 _PATIENCE = 60
 """A run that takes so many times as long as the undisturbed one is stuck."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeedResult:
-    """The outcome of one seed. ``problem`` is None if the committed output is that of the undisturbed run.
-
-    ``crashes`` counts losses of power or of a worker, ``crashed_at`` failpoints at which power was lost, ``passed``
-    failpoints that were passed, ``committed`` checkpoints; ``moves`` are those of key groups, if there were to be any.
-    """
-
-    seed: int
-    problem: str | None
-    differences: tuple[SinkDifference, ...]
-    crashes: int
-    crashed_at: Mapping[str, int]
-    passed: Mapping[str, int]
-    rescaled: int
-    committed: int
-    moves: MoveCounts | None
-    turns: int
-    virtual_ns: int
-    story: tuple[str, ...]
-    trace: str
 
 
 def memory_state(operator: str, instance: int, image: StoreImage) -> StateStore:
@@ -119,6 +98,8 @@ class Simulation:
         self.moves = False
         """Whether key groups change their instances at random while a job runs; its state is paged. To be set before
         `run`."""
+        self.rescales = False
+        """Whether the parallelism of operators changes at random while a job runs. To be set before `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
@@ -138,6 +119,8 @@ class Simulation:
             world.rates = RandomRates(world.dice, self.plan_at(self.parallelism).graph, 20.0 / self._turns)
         if self.moves:
             world.moves = RandomMoves(world.dice, 25.0 / self._turns)
+        if self.rescales:
+            world.rescales = RandomRescales(world.dice, 10.0 / self._turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[SinkDifference, ...] = ()
@@ -160,6 +143,7 @@ class Simulation:
             rescaled=life.rescaled,
             committed=life.committed,
             moves=None if world.moves is None else world.moves.counts,
+            rescales=None if world.rescales is None else world.rescales.counts,
             turns=world.turned,
             virtual_ns=world.clock.monotonic_ns(),
             story=world.history.story(),

@@ -80,6 +80,11 @@ class JobNotices:
         lasted = "" if tries is None else f"; it took {tries.lasted_ns / 1e9:.0f} s and {tries.count + 1} tries"
         self._warn(f"RESTARTED: {what} from {where}, after {type(error).__name__}: {error}{lasted}")
 
+    def rescaled(self, text: str) -> None:
+        """Say that it goes on with other numbers of instances."""
+        self._tries.end(self._clock.monotonic_ns())
+        self._warn(f"RESCALED: {self._job!r} goes on with {text}")
+
     def not_begun(self) -> None:
         """Say that a stop came before anything ran."""
         self._warn(f"STOPPED: {self._job!r} had not begun; what it has from before stands as it was")

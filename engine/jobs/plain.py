@@ -11,16 +11,16 @@ from penstock.engine.jobs.announced_life import AnnouncedLife
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, MakeAttempt, Progress
 from penstock.engine.jobs.leases import Leases
 from penstock.engine.jobs.life_cycle import JobState
-from penstock.engine.jobs.limited_job import LimitedJob
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.plain_kept_log import PlainKeptLog
 from penstock.engine.jobs.status import JobStatus
+from penstock.engine.jobs.steerable_job import SteerableJob
 from penstock.engine.restore.restorer import release_connectors
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
 
 
-class PlainJob(LimitedJob):
+class PlainJob(SteerableJob):
     """A job of one attempt. `run` works in the calling thread; `stop` may be called from any other."""
 
     has_run = True  # It is built, so it can stop in order.
@@ -46,7 +46,7 @@ class PlainJob(LimitedJob):
             InUseError: another run that lives writes to an output of this one.
         """
         self.name = plan.name
-        self._graph = plan.graph
+        self._plan, self._graph = plan, plan.graph
         self._life = AnnouncedLife(tell)
         self._leases = leases or Leases(None, ())
         self._attempt: Attempt | None = None

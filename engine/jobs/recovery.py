@@ -12,10 +12,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from threading import get_ident
 
-from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.metrics import RegionRestarts, read_checkpoints
-from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
+from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.core.job_events import Restarted
 from penstock.engine.core.weak_calls import weakly
@@ -25,18 +23,19 @@ from penstock.engine.jobs import life_cycle as js
 from penstock.engine.jobs.adoption import adopted_attempt
 from penstock.engine.jobs.announced_life import AnnouncingLifeCycle
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
+from penstock.engine.jobs.job_session import make_session
 from penstock.engine.jobs.job_storage import open_storage
-from penstock.engine.jobs.limited_job import LimitedJob
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.notices import JobNotices
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
-from penstock.engine.jobs.restart_policy import RestartPolicy
+from penstock.engine.jobs.rescaling import Rescaling
+from penstock.engine.jobs.restart_policy import RestartPolicy, is_retryable
 from penstock.engine.jobs.status import JobStatus, error_sentence
+from penstock.engine.jobs.steerable_job import SteerableJob
 from penstock.engine.plan.regions import regions, restart_region
-from penstock.engine.plan.state_meanings import meanings_of
-from penstock.engine.restore.restorer import Beginnings, recover_sinks, release_connectors
+from penstock.engine.restore.restorer import Beginnings, recover_sinks, release_connectors, resize_sinks
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.model.errors import BugError, OptionError, UserError
+from penstock.model.errors import BugError, OptionError, PlanChangedError, UserError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
@@ -50,7 +49,7 @@ class StartInterrupted(KeyboardInterrupt):
     """A stop, raised by a signal handler in the thread of a job that has not begun to run."""
 
 
-class RecoveringJob(LimitedJob):
+class RecoveringJob(SteerableJob):
     """A job that outlives failures. `run` works in the calling thread; `stop` may be called from any."""
 
     def __init__(
@@ -80,7 +79,7 @@ class RecoveringJob(LimitedJob):
         self._beginnings = Beginnings(self._storage.repository, options.restore, self._warn, around.page_stores)
         if options.savepoint_on_stop is not None:
             self._check_savepoint(options.savepoint_on_stop)
-        self.session = self._make_session()
+        self.session = make_session(self._plan, self._storage, options, around, self._background)
         writer = CutWriter(self._storage.repository, self._storage.directory / "uploads")
         self._context = AttemptContext(
             self._clock,
@@ -91,6 +90,8 @@ class RecoveringJob(LimitedJob):
             warn=self._warn,
             tell=self._tell,
         )
+        self._context.rescales.open(weakly(self._wake))
+        self._rescaling = Rescaling(self._context.rescales, self._plan, self.session, self._clock)
         self._life = AnnouncingLifeCycle(RestartPolicy(options.restarts), self._tell)
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
@@ -99,31 +100,12 @@ class RecoveringJob(LimitedJob):
         self._error: BaseException | None = None
         self._heeded_stop: bool | None = None  # the last request for a stop that the life cycle was told of
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
-        self._told_fenced = self._over = False
-        self._take_downs = 0
+        self._told_fenced, self._over, self._take_downs = False, False, 0
         self._regions = regions(self._graph)
         self._region_restarts: Counter[frozenset[TaskId]] = Counter()
         self._thread: int | None = None
-        self.restarts = 0
-        self.drained = True
+        self.restarts, self.drained = 0, True
         self.restored_epoch: int | None = None
-
-    def _make_session(self) -> CheckpointSession:
-        repository, options, plan = self._storage.repository, self._options, self._plan
-        meanings, seed = meanings_of(self._graph), plan.sampling_seed
-        manifests = ManifestMaker(plan.name, plan.loop.key_groups, options.version, self._clock.wall_us, meanings, seed)
-        session = CheckpointSession(
-            CheckpointCoordinator(options.checkpoints),
-            repository,
-            manifests,
-            self._background,
-            self._clock,
-            self._warn,
-            self._storage.leases.check,
-            options.savepoint_on_stop,
-        )
-        session.tell = self._tell
-        return session
 
     @property
     def has_run(self) -> bool:
@@ -157,7 +139,9 @@ class RecoveringJob(LimitedJob):
             release_connectors(self._graph)
             self._storage.close()
             self._thread = None
-            self.session.close(UserError(f"job {self.name!r} is over; its last checkpoint stands."))
+            over = UserError(f"job {self.name!r} is over; its last checkpoint stands.")
+            self.session.close(over)
+            self._context.rescales.close(over)
         if self._error is not None:
             raise self._error
         if self.session.savepoints.unheard is not None:
@@ -275,6 +259,8 @@ class RecoveringJob(LimitedJob):
         if self._is_stop_new():
             drain = self._heeded_stop = self._stop
             return self._life.on(js.StopRequested(drain=bool(drain)))
+        if self._life.state is js.JobState.RUNNING and (ended := self._rescaling.turn()) is not None:
+            return self._life.on(js.Failed(now_ns, ended, None))
         return self._life.on(js.Elapsed(now_ns))
 
     def _proceed(self, progress: Progress | None) -> Struck | None:
@@ -295,7 +281,7 @@ class RecoveringJob(LimitedJob):
         """Return whether the life cycle waits for something that is there: no checkpoint half done, a time, a stop."""
         if self._take_downs:
             return self.session.halted() or self.session.hangs
-        if self._is_stop_new():
+        if self._is_stop_new() or (self._life.state is js.JobState.RUNNING and self._rescaling.is_due()):
             return True
         due_ns = self._life.due_ns()
         return due_ns is not None and due_ns <= self._clock.monotonic_ns()
@@ -337,6 +323,8 @@ class RecoveringJob(LimitedJob):
         try:
             failpoint("job.restoring")
             self._storage.acquire(self._wait_for_lease, self._warn, self._wake)
+            if tasks is None and (graph := self._rescaling.next_plan()) is not None:
+                self._change_plan(graph)
             pages = self._storage.directory / "restored"
             restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
@@ -360,15 +348,27 @@ class RecoveringJob(LimitedJob):
             raise
         except BaseException as error:
             self._news.not_restored(error, self._life.has_run)
+            if not is_retryable(error) and (graph := self._rescaling.undo(error)) is not None:
+                self._change_plan(graph)
+                error = PlanChangedError(f"it goes on as before, for {type(error).__name__}: {error}")
             return self._life.on(js.Failed(self._clock.monotonic_ns(), error, command.tasks))
         finally:
             if restored is not None:
                 restored.close()
         return commands
 
+    def _change_plan(self, graph: ExecutionGraph) -> None:
+        """Build all instances by another plan from now on; nothing of the job runs."""
+        self._graph, self._plan = graph, replace(self._plan, graph=graph)
+        self._regions = regions(graph)
+        resize_sinks(graph)
+
     def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = self._life.attempt - 1
+        if tasks is None and (text := self._rescaling.built(restored)) is not None:
+            self._news.rescaled(text)
+            return
         if not self._life.has_run:
             self._news.begins(self._graph, restored, self._storage.repository.strays())
             return

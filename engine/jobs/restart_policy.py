@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.model.config import RestartOptions
-from penstock.model.errors import RetryableError, WorkerLeftError, WorkerLostError
+from penstock.model.errors import PlanChangedError, RetryableError, WorkerLeftError, WorkerLostError
 
 SETTLED_NS = 1_000_000_000
 """An attempt that ran so long before a worker was lost did not make that happen: the next one begins at once."""
@@ -20,9 +20,9 @@ def is_retryable(error: BaseException) -> bool:
 class RestartPolicy:
     """Exponential back-off over failures in a row; without ``rng`` the same every time.
 
-    It spares what failed from being asked too often. A worker that goes as it was told to is no failure. One that is
-    lost is asked for nothing any more, and those that live can go on: there is no wait, unless attempts end as soon as
-    they begin.
+    It spares what failed from being asked too often. A worker that goes as it was told to is no failure, nor is another
+    plan. A worker that is lost is asked for nothing any more, and those that live can go on: there is no wait, unless
+    attempts end as soon as they begin.
     """
 
     def __init__(self, options: RestartOptions, rng: np.random.Generator | None = None) -> None:
@@ -40,7 +40,7 @@ class RestartPolicy:
     def failed(self, ran_ns: int, error: BaseException | None = None) -> int | None:
         """Count a failure of an attempt that ran for ``ran_ns``; return the wait in ns, None for no further attempt."""
         options = self._options
-        if isinstance(error, WorkerLeftError):
+        if isinstance(error, WorkerLeftError | PlanChangedError):
             return 0
         if ran_ns >= options.reset_after_ms * 1_000_000:
             self.failures = self._doublings = 0

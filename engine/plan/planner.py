@@ -64,7 +64,7 @@ def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionG
         placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), descriptor_of(node.spec).like_outputs)
     if alone:
         edges = [replace(edge, chained=False) if {edge.producer, edge.consumer} & alone else edge for edge in edges]
-    return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges))
+    return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges), apart)
 
 
 def in_caller(node: OperatorNode) -> bool:

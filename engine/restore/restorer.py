@@ -214,6 +214,13 @@ def release_connectors(graph: ExecutionGraph) -> None:
                 sink.release()
 
 
+def resize_sinks(graph: ExecutionGraph) -> None:
+    """Let sinks have as many writers from now on as a plan says; none is open, and they are recovered next."""
+    for operator, node in graph.graph.operators.items():
+        if isinstance(node.spec, SinkSpec):
+            node.spec.sink.resize(graph.task_of(operator).parallelism)
+
+
 def missing_sinks(graph: ExecutionGraph, restored: RestoredState) -> str | None:
     """Say which sinks of a checkpoint a plan does not have; None: it has all."""
     names = {node.name for node in graph.graph.operators.values()}

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.executors.ray.priority import take_priority_of_parent
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.engine.jobs.rescale_orders import RescaleSummary
+from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.http_api.endpoints import open_endpoint
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, PenstockError, UserError, WorkerLostError
@@ -113,6 +115,20 @@ class HeadActor:
         """Lay limits over those that hold, and return all of them."""
         try:
             return self._job.change_limits(change)
+        except PenstockError as error:
+            return failure_of(error)
+
+    def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary | Failure:
+        """Let operators have so many instances, and return once these run."""
+        try:
+            return self._job.running().rescale(parallelism)
+        except PenstockError as error:
+            return failure_of(error)
+
+    def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview | Failure:
+        """Return what other numbers of instances would change."""
+        try:
+            return self._job.running().preview_rescale(parallelism)
         except PenstockError as error:
             return failure_of(error)
 

@@ -5,7 +5,7 @@ Ray is imported where it is called: it reads its settings once, as it is importe
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,8 @@ from penstock.cluster.head_notes import HeadNotes, delete_notes, noted_jobs
 from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.engine.jobs.rescale_orders import RescaleSummary
+from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.model.control import Limits
 from penstock.model.errors import InUseError, RetryableError, UserError, WorkerLostError
 
@@ -89,6 +91,16 @@ class Head:
         """Change limits and return all that hold beside those of the program; raises as `Handle.limit` and `report`."""
         limits: Limits = _raised(self._call("change_limits", change, timeout_s=CALL_S))
         return limits
+
+    def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary:
+        """Let operators have so many instances; return once these run. Raises as `Handle.rescale` and `report`."""
+        summary: RescaleSummary = _raised(self._call("rescale", dict(parallelism), timeout_s=None))
+        return summary
+
+    def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
+        """Return what other numbers of instances would change; raises as `Handle.rescale` and `report`."""
+        found: RescalePreview = _raised(self._call("preview_rescale", dict(parallelism), timeout_s=CALL_S))
+        return found
 
     def unfollow(self) -> None:
         """Let it leave, as this caller has heard of the job's end. It may be gone already."""

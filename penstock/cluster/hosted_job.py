@@ -114,10 +114,18 @@ class HostedJob:
         Raises:
             PenstockError: the job has not begun, has no control of load, or cannot have these.
         """
+        return self.running().change_limits(change)
+
+    def running(self) -> PlainJob | RecoveringJob:
+        """Return the job itself.
+
+        Raises:
+            UserError: it has not begun.
+        """
         job = self._job
         if job is None:
-            raise UserError(f"job {self._name!r} is {self._state} and takes no limits now: ask again")
-        return job.change_limits(change)
+            raise UserError(f"job {self._name!r} is {self._state} and cannot be changed now: ask again")
+        return job
 
     def _run(self, make: MakeJob) -> None:
         state, failure = HeadState.FAILED, None

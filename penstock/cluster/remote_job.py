@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Protocol
@@ -12,6 +12,7 @@ from penstock.cluster.job_order import HeadReport, HeadState, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.attempt import Progress
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
+from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, RetryableError, WorkerLostError
 
@@ -39,6 +40,9 @@ class HeadCalls(Protocol):
 
     def change_limits(self, change: Limits) -> Limits:
         """Change limits."""
+
+    def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary:
+        """Change parallelism."""
 
     def unfollow(self) -> None:
         """Let it leave."""
@@ -112,6 +116,10 @@ class RemoteJob:
     def change_limits(self, change: Limits) -> Limits:
         """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""
         return self._head.change_limits(change)
+
+    def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
+        """Let operators have so many instances, and return once these run; see `SteerableJob.rescale`."""
+        return self._head.rescale(parallelism)
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint; see `RecoveringJob.savepoint`."""

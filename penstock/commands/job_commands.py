@@ -164,3 +164,40 @@ def move(
             raise OptionError("say the URL of the job: instances move on the executor processes alone, not on Ray")
         client = client_of(job, "action_token", action_token)
         print_move(await_move(client, client.move(instance, task_manager), quiet=as_json), as_json=as_json)
+
+
+def rescale(
+    context: typer.Context,
+    job: JobPlace,
+    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Its name, as penstock explain shows it.")],
+    parallelism: Annotated[int, typer.Argument(metavar="P", help="How many instances it is to have.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.", show_default=False)] = False,
+    action_token: ActionToken = None,
+    address: ClusterAddress = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Change how many instances an operator of a running job has, and wait until they run.
+
+    The job runs on until a checkpoint is committed, and begins anew from it; until then nothing stands still.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale
+
+        wanted = {operator: parallelism}
+        if is_url(job):
+            from penstock.commands.running_job import client_of
+
+            client = client_of(job, "action_token", action_token)
+            answer = client.rescale(wanted, dry_run=dry_run)
+            if answer.number is None:
+                print_preview(answer.job, answer.preview, as_json=as_json)
+            else:
+                print_rescale(answer.job, await_rescale(client, answer.number), as_json=as_json)
+            return
+        from penstock.commands.jobs_on_ray import preview_on_ray, rescale_on_ray
+
+        if dry_run:
+            print_preview(job, preview_on_ray(job, wanted, address), as_json=as_json)
+        else:
+            print_rescale(job, rescale_on_ray(job, wanted, address), as_json=as_json)

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -14,6 +14,8 @@ from penstock.cluster.heads import LOOK_S, PLACE, Head, HeadAwayError, end_left,
 from penstock.cluster.job_order import HeadReport, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.rescale_orders import RescaleSummary
+from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.jobs_client.errors import JobUnreachableError
 from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, WorkerLostError
@@ -139,6 +141,18 @@ def limits_on_ray(job: str, change: Limits, address: str | None) -> Limits:
     """Change limits of a job and return all that differ from its program's; raises as `Handle.limit`."""
     with connected_to_jobs(address):
         return find_head(job).change_limits(change)
+
+
+def rescale_on_ray(job: str, parallelism: Mapping[str, int], address: str | None) -> RescaleSummary:
+    """Change the parallelism of a job, and wait until it runs with it; raises as `Handle.rescale`."""
+    with connected_to_jobs(address):
+        return find_head(job).rescale(parallelism)
+
+
+def preview_on_ray(job: str, parallelism: Mapping[str, int], address: str | None) -> RescalePreview:
+    """Return what a change of parallelism would do to a job; raises as `Handle.rescale`."""
+    with connected_to_jobs(address):
+        return find_head(job).preview_rescale(parallelism)
 
 
 def raise_failure(reports: list[HeadReport]) -> None:

@@ -24,6 +24,7 @@ from penstock.engine.jobs.end_of_input import begin_run
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
+from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.resources import refuse_in_caller, refuse_resources
 from penstock.engine.plan.schemas import output_schemas
@@ -201,6 +202,18 @@ class Handle:
             RetryableError: the change could not be kept; nothing has changed.
         """
         self._job.change_limits(limits_of(shed, query, min_accuracy, priority, max_error, reset=reset))
+
+    def rescale(self, operator: str, parallelism: int) -> RescaleSummary:
+        """Let an operator have so many instances, and return once these run.
+
+        The job runs on until a checkpoint is committed, goes on from it with all its state dealt out anew, and stands
+        still meanwhile (docs/how-to/more-than-one-core.md).
+
+        Raises:
+            OptionError: there is no such operator, or it cannot have so many, or the job takes no checkpoints.
+            PenstockError: the job is over, or went on as before.
+        """
+        return self._job.rescale({operator: parallelism})
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the job's metrics."""

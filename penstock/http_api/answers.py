@@ -8,6 +8,8 @@ from typing import Literal
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.jobs.rescale_orders import RescaleRecord
+from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits, QueryLimit, limits_of
 from penstock.model.shedding_status import SheddingStatus
@@ -233,3 +235,28 @@ class MovesAnswer:
 
     job: str
     moves: tuple[MoveRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleRequest:
+    """Ask for so many instances of operators, by their names; with ``dry_run`` only what would change is answered."""
+
+    parallelism: dict[str, int]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleAnswer:
+    """The plan that a change would lead to, and its number in `RescalesAnswer`; null: it was not asked for."""
+
+    job: str
+    number: int | None
+    preview: RescalePreview
+
+
+@dataclass(frozen=True, slots=True)
+class RescalesAnswer:
+    """The last changes of a job's parallelism, the oldest first."""
+
+    job: str
+    rescales: tuple[RescaleRecord, ...]

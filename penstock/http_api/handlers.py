@@ -22,6 +22,9 @@ from penstock.http_api.answers import (
     MoveAnswer,
     MoveRequest,
     MovesAnswer,
+    RescaleAnswer,
+    RescaleRequest,
+    RescalesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StopAnswer,
@@ -91,6 +94,8 @@ class Handlers:
             ("POST", "/v1/limits"): _answering(self._limit),
             ("POST", "/v1/moves"): _answering(self._move),
             ("GET", "/v1/moves"): _answering(self._moves),
+            ("POST", "/v1/rescales"): _answering(self._rescale),
+            ("GET", "/v1/rescales"): _answering(self._rescales),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
             ("GET", "/v1/savepoints/{name}"): _answering(self._savepoint),
         }
@@ -159,6 +164,18 @@ class Handlers:
     async def _moves(self, request: Request) -> Response:
         job = self._begun()
         return _json(MovesAnswer(job.status().name, job.moves.records()))
+
+    async def _rescale(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, RescaleRequest)
+        name, preview = job.status().name, await self._apart(lambda: job.preview_rescale(order.parallelism))
+        if order.dry_run:
+            return _json(RescaleAnswer(name, None, preview))
+        asked = job.rescales.ask(order.parallelism)
+        return _json(RescaleAnswer(name, asked.number, preview), HTTPStatus.ACCEPTED)
+
+    async def _rescales(self, request: Request) -> Response:
+        job = self._begun()
+        return _json(RescalesAnswer(job.status().name, job.rescales.records()))
 
     async def _take_savepoint(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, SavepointRequest)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.rescale_orders import RescaleOrders
+from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
@@ -24,6 +26,17 @@ class ServedJob(Protocol):
     @property
     def moves(self) -> MoveOrders:
         """What is to move, and has moved."""
+
+    @property
+    def rescales(self) -> RescaleOrders:
+        """Which operators are to have other numbers of instances, and have."""
+
+    def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
+        """Return what other numbers of instances would change.
+
+        Raises:
+            OptionError: they cannot be.
+        """
 
     def status(self) -> JobStatus:
         """Return where it is in its life."""

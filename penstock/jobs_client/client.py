@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from http import HTTPStatus
@@ -22,6 +22,9 @@ from penstock.http_api.answers import (
     MoveAnswer,
     MoveRequest,
     MovesAnswer,
+    RescaleAnswer,
+    RescaleRequest,
+    RescalesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StatusAnswer,
@@ -92,6 +95,15 @@ class JobClient:
     def moves(self) -> MovesAnswer:
         """Return its last moves."""
         return self._get("/v1/moves", MovesAnswer)
+
+    def rescale(self, parallelism: Mapping[str, int], *, dry_run: bool = False) -> RescaleAnswer:
+        """Ask for so many instances of operators, and return at once; see `rescales`."""
+        order = asdict(RescaleRequest(dict(parallelism), dry_run))
+        return self._decoded(self._request("POST", "/v1/rescales", order)[1], RescaleAnswer)
+
+    def rescales(self) -> RescalesAnswer:
+        """Return its last changes of parallelism."""
+        return self._get("/v1/rescales", RescalesAnswer)
 
     def savepoint(self, name: str) -> int:
         """Let it take a savepoint, wait until that is committed, and return its epoch."""

@@ -32,7 +32,7 @@ def attempts_of(
                 f"which costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
             )
         return embedded_attempts(embedded_options(options, warn, keeps=keeps))
-    from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+    from penstock.engine.executors.managers.managed_options import ManagedOptions
 
     bad_records = BadRecords(options.max_dead_letters, warn)
     host = HostOptions(options.dead_letters, keeps=keeps)

@@ -19,7 +19,7 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort, Contribution, Participants, Report
 from penstock.engine.executors.embedded import EmbeddedOptions, embedded_attempts
 from penstock.engine.executors.hosted_instances import HostOptions
-from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt

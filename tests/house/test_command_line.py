@@ -36,6 +36,7 @@ OPTIONS = {
     "--debug": FLAG,
     "--dir": "DIR",
     "--drain": FLAG,
+    "--dry-run": FLAG,
     "--draws": "N",
     "--real": "SCALE",
     "--drop-state": "OPERATOR",

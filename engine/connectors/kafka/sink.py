@@ -66,11 +66,16 @@ class KafkaSink(Sink):
     def with_checkpoints(self, context: SinkContext) -> "KafkaSink":
         """Return a sink that publishes by `commit` only."""
         copy = KafkaSink(self.topic, self.settings, self.layout, self.format, exactly_once=True)
-        kept = KeptEpochs(context.kept)
-        names = [transactional_id(context.job, context.operator, instance) for instance in range(context.parallelism)]
-        copy._context, copy._kept = context, kept
-        copy._commits = SinkCommits(names, copy._publisher, kept, accept_duplicates=context.accept_duplicates)
+        copy._context, copy._kept = context, KeptEpochs(context.kept)
+        copy._commits = copy._make_commits(context.parallelism)
         return copy
+
+    def resize(self, parallelism: int) -> None:
+        """Publish as so many writers; `recover` settles what those before have left."""
+        if self._commits is not None:
+            with self._working:
+                self._commits.close()
+                self._commits = self._make_commits(parallelism)
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Open the writer of one instance.
@@ -155,6 +160,12 @@ class KafkaSink(Sink):
         if claim is None:
             raise BugError(f"{self.describe()!r} writes before it was recovered")
         return claim
+
+    def _make_commits(self, parallelism: int) -> SinkCommits:
+        context, kept = self._context, self._kept
+        assert context is not None and kept is not None
+        names = [transactional_id(context.job, context.operator, instance) for instance in range(parallelism)]
+        return SinkCommits(names, self._publisher, kept, accept_duplicates=context.accept_duplicates)
 
     def _prepared(self) -> SinkCommits:
         if self._commits is None:

@@ -6,7 +6,8 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import adoption, plan_digest
 from penstock.engine.executors.managers.head import Head
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.jobs.adoption import Adopt, RestoreAnew
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.state.checkpoints.results import PublishedCheckpoint

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from penstock.engine.control.job_control import JobPlaces
+from penstock.engine.control.job_control import JobControl, JobPlaces
 from penstock.engine.control.start_control import start_control
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
@@ -22,7 +22,8 @@ from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, place_phrase
-from penstock.engine.executors.managers.plan_parcel import pack_setup
+from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_setup
+from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
@@ -69,7 +70,8 @@ class HeadWaiter(Protocol):
 class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
-    ``pack`` makes of the setup what task managers are sent, ``make_parts`` the parts of the one in this process.
+    ``pack`` makes of the setup what task managers are sent, ``pack_plan`` of another plan; ``make_parts`` the parts of
+    the one in this process.
     ``control`` is that of load, within ``limits``; ``warn`` takes what the user is told. ``ranks`` says which task
     managers have what instances need, if any needs something. With ``waits`` no task manager is started before
     `Head.begin`.
@@ -82,6 +84,7 @@ class HeadParts:
     waiter: HeadWaiter = field(default_factory=Waiter)
     make_parts: MakeParts = parts_here
     pack: Callable[[ManagerSetup], bytes] = pack_setup
+    pack_plan: Callable[[JobPlan], bytes] = pack_plan
     control: ControlOptions = NO_CONTROL
     limits: RunningLimits | None = None
     warn: Callable[[str], None] = print
@@ -115,15 +118,15 @@ class Head(AbstractContextManager["Head"]):
                 parts.make_parts(CALLER, parts.plan.directory, parts.setup, parts.clock, wake),
                 keeps_errors=True,
             )
-            self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
+            plans = PlanReader(lambda packed: self.plan, lambda plan, sinks: self.plan)
+            self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, plans)
             opened.callback(self._local.close)
-            self.control = start_control(
-                parts.plan, parts.clock.monotonic_ns(), parts.control, parts.warn, parts.limits
-            )
-            opened.callback(self.control.close)
+            self._parts = parts
+            self.control = self._start_control()
+            opened.callback(lambda: self.control.close())
             self.pool = parts.make_pool(wake)
             opened.callback(self.pool.close)
-            self._pack, self._setup = parts.pack, parts.setup
+            self._setup = parts.setup
             if not parts.waits:
                 self.begin()
             self._opened = opened.pop_all()
@@ -136,7 +139,31 @@ class Head(AbstractContextManager["Head"]):
 
     def begin(self) -> None:
         """Start the task managers that are missing; they are usable once they have joined."""
-        self.pool.open(self._pack(self._setup))
+        self.pool.open(self._parts.pack(self._setup))
+
+    def come_to(self, plan: JobPlan) -> None:
+        """Let all instances be built by a plan of the job from now on; if it is another, controllers begin anew.
+
+        None is up.
+
+        Raises:
+            PlanError: it cannot go to other processes; the one of before holds.
+        """
+        if plan.graph is self.plan.graph:
+            return
+        packed = self._parts.pack_plan(plan)
+        self.plan, self._setup = plan, replace(self._setup, plan=packed)
+        order = ms.ChangePlan(packed)
+        self._local.handle(order)
+        self.pool.change_setup(self._parts.pack(self._setup), order)
+        known = self.control.measured_cpu
+        self.control.close()
+        self.control = self._start_control()
+        self.control.know(known)
+
+    def _start_control(self) -> JobControl:
+        parts = self._parts
+        return start_control(self.plan, parts.clock.monotonic_ns(), parts.control, parts.warn, parts.limits)
 
     def await_survivors(self) -> Mapping[str, ms.Holding]:
         """Return what task managers hold that have outlived the head before, of all that say it within `ANSWER_S`."""

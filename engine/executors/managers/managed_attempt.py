@@ -5,7 +5,7 @@ instances run, and brings what these say.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
@@ -13,7 +13,6 @@ from penstock.engine.core import job_events as je
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contribution, CutTaken, participants
 from penstock.engine.dataflow.worker import Ran
-from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import restore_order
 from penstock.engine.executors.managers.alignment import ProgressRelay
@@ -24,6 +23,7 @@ from penstock.engine.executors.managers.file_checks import FileChecks
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.managed_moves import ManagedMoves
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.part_readings import keep_of, part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase
@@ -32,28 +32,16 @@ from penstock.engine.executors.managers.strikes import Strikes
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
-from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
 from penstock.model.errors import WorkerLeftError, WorkerLostError
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class ManagedOptions:
-    """Options of a job on task managers: what its instances need, and its bad records over all attempts.
-
-    Without ``moves`` nothing moves: the task managers outlive the head, and the next would not know the owners.
-    """
-
-    host: HostOptions
-    bad_records: BadRecords
-    moves: bool = True
 
 
 class ManagedAttempt(Attempt):
@@ -70,10 +58,10 @@ class ManagedAttempt(Attempt):
     ) -> None:
         """Build everything; nothing runs yet. What is ``adopted`` runs already, and runs on."""
         self._plan, self._head, self._options = plan, head, options
+        head.come_to(plan)
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
         self._take_stretches = context.take_stretches
-        self.drained = True
-        self.at_end = False
+        self.drained, self.at_end = True, False
         self._deployments = Deployments(plan.graph, head, context.clock, self._take, context.shed)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
@@ -232,6 +220,11 @@ class ManagedAttempt(Attempt):
             return self._last
         local, shedding = self._head.local.metrics(), self._head.control.shedding_status()
         return replace(self._metrics.merged(CALLER, local), shedding=shedding)
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """Its plan."""
+        return self._plan.graph
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance that is up; from any thread."""

@@ -28,6 +28,7 @@ from penstock.engine.executors.managers.move_messages import (
     StateGiven,
     StateInstalled,
 )
+from penstock.engine.executors.managers.plan_messages import ChangePlan
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
@@ -35,8 +36,9 @@ from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
-__all__ = ["Adopt", "Adopted", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding", "SetKeep"]
-__all__ += ["MarkersSent", "OfMoves", "OutOfStep", "SendMarkers", "StateGiven", "StateInstalled", "StuckInStep"]
+__all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding"]
+__all__ += ["MarkersSent", "OfMoves", "OutOfStep", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
+__all__ += ["StuckInStep"]
 
 
 class Setup(Message, frozen=True):
@@ -303,6 +305,7 @@ class BadRecordMet(Message, frozen=True):
 
 ToManager = (
     Setup
+    | ChangePlan
     | LookAtFiles
     | Deploy
     | Start

@@ -116,6 +116,12 @@ class ManagerPool(Generic[End]):
         self._setup = setup
         self._start_missing()
 
+    def change_setup(self, setup: bytes, order: ms.ChangePlan) -> None:
+        """Let all that are started from now on have another setup; ``order`` is for those that have the one before."""
+        self._setup = setup
+        for name in self._members:
+            self.send(name, order)
+
     def meet_survivors(self) -> Sequence[str]:
         """Ask those that have outlived the head before what they hold; return their names. Before `open`."""
         for name, end in self._launcher.survivors().items():

@@ -16,7 +16,8 @@ from penstock.engine.executors.managers.host_process import ManagerSettings
 from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.next_heads import NextHead
-from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup, with_sinks
+from penstock.engine.executors.managers.plan_parcel import unpack_plan, unpack_setup
+from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.executors.managers.visible_files import visible_files
@@ -133,7 +134,7 @@ class _Service:
             here = self._settings
             parts = parts_here(self._name, plan.directory, setup, self._clock, wake, here.host, here.tls)
             shell = ManagerShell(self._clock, self._say, wake, self._links, self._is_interrupted, parts)
-            self._manager = TaskManager(self._name, plan, setup, shell, lambda sinks: with_sinks(plan, sinks))
+            self._manager = TaskManager(self._name, plan, setup, shell, PlanReader())
         except Exception as error:
             self._say(ms.SetupFailed(failure_of(error)))
         else:

@@ -4,7 +4,7 @@ A machine that is told messages and says some. One thread calls `handle` and `tu
 carries messages: `service` in a process of its own, the head's attempt in the process that started the job.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import assert_never
 
 from penstock.engine.checkpoint.writer import CutWriter
@@ -22,6 +22,7 @@ from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads, upload
 from penstock.engine.executors.managers.part_readings import read_all, status_of
 from penstock.engine.executors.managers.places import Crossings
+from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.raised_errors import RaisedErrors
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.shared_files import seen_files
@@ -46,10 +47,10 @@ class TaskManager:
         plan: JobPlan,
         setup: ManagerSetup,
         shell: ManagerShell,
-        bind: Callable[[bytes], JobPlan],
+        plans: PlanReader,
     ) -> None:
-        """Nothing is built yet. ``bind`` returns the plan with sinks that were packed."""
-        self._plan, self._setup, self._shell, self._bind = plan, setup, shell, bind
+        """Nothing is built yet."""
+        self._plan, self._setup, self._shell, self._plans = plan, setup, shell, plans
         self.name = name
         self.has_left = False
         """Whether it was told to end, and has."""
@@ -80,6 +81,8 @@ class TaskManager:
         match message:
             case ms.LookAtFiles():
                 self._shell.say(seen_files(message))
+            case ms.ChangePlan():
+                self._plan = self._plans.read(message.plan)
             case ms.Deploy():
                 self._deploy(message)
             case ms.Start():
@@ -241,7 +244,7 @@ class TaskManager:
             self._tell(ms.Deployed(order.deployment))
 
     def _build(self, order: ms.Deploy) -> None:
-        plan = self._bind(order.sinks)
+        plan = self._plans.bind(self._plan, order.sinks)
         tasks = frozenset(TaskId(task) for task in order.tasks)
         crossings = Crossings(plan.graph, tasks, order.places, self.name)
         addresses = {peer: order.addresses[peer] for peer in sorted(crossings.peers)}

@@ -10,7 +10,8 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.host_probe import usable_core_numbers
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.plan_parcel import pack_plan
 from penstock.engine.executors.managers.pool import ManagerPool
 from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, storage_of

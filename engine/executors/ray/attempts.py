@@ -13,7 +13,7 @@ from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.executors.managers.attempts import ManagedAttempts
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.head import Head, HeadParts
-from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.plan_parcel import pack_plan

@@ -135,7 +135,7 @@ class RayLauncher:
             settings = self._settings(name)
             cpu = CpuReading(self._join.expect(witness_name(name)))
             over = survivor.actor.follow.remote(settings.run, settings.head)
-            self._calls[name] = ActorCall(survivor.actor, over, cpu, ends[name], now_ns)
+            self._calls[name] = ActorCall(survivor.actor, over, cpu, ends[name], now_ns, outlived=True)
             for places in self._places:
                 if places.name == survivor.places:
                     places.taken[name] = survivor.place
@@ -169,7 +169,7 @@ class RayLauncher:
             return None
         ending = ending_of(call.over)
         places = next((places for places in self._places if name in places.taken), None)
-        if call.end.done() or places is None or places.left or not ending.startswith(NODE_LOST):
+        if call.end.done() or places is None or call.outlived or not ending.startswith(NODE_LOST):
             return ending
         # It never began: its place was on a node whose loss Ray has only now seen, and Ray has or looks for another.
         self._begin(name, places, places.taken[name], call.cpu, call.end, call.begun_ns)

@@ -38,7 +38,7 @@ class Wanted:
 class ActorCall:
     """A task manager: its actor, the call that takes as long as it lives, what is said of the cores it uses.
 
-    ``end`` is that of its control link; it was begun at ``begun_ns``.
+    ``end`` is that of its control link; it was begun at ``begun_ns``, or ``outlived`` the head that had begun it.
     """
 
     actor: Any
@@ -46,6 +46,7 @@ class ActorCall:
     cpu: CpuReading
     end: Future[socket.socket]
     begun_ns: int
+    outlived: bool = False
 
 
 @dataclass(eq=False)

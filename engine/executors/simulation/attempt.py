@@ -57,7 +57,7 @@ class SimulatedAttempt:
         self._clock = clock = context.clock
         assert context.checkpoints is not None and context.cut_writer is not None
         self._checkpoints = context.checkpoints
-        self._shed = context.shed
+        self._shed, self._rescales = context.shed, context.rescales
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
         self._count = world.dice.between(1, MOST_WORKERS)
         self._place: dict[tuple[TaskId, int], int] = {}
@@ -162,6 +162,8 @@ class SimulatedAttempt:
             self._world.rates.look(self)
         if self._moves is not None:
             self._moves.look()
+        if self._world.rescales is not None:
+            self._world.rescales.look(self._graph, self._rescales)
         self._step(until_ns)
         if self._checkpoints.stopped is not None:
             self.drained = self._checkpoints.stopped.ended

@@ -16,6 +16,8 @@ from penstock.engine.executors.managers.control_plane import OnClosed, OnMessage
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.manager_parts import ManagerParts
 from penstock.engine.executors.managers.places import CALLER
+from penstock.engine.executors.managers.plan_parcel import with_sinks
+from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.pool import ManagerPool
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.simulation.background import SimulatedBackground
@@ -60,6 +62,7 @@ class Cluster:
         self._board = MeetingBoard(self._faults, world.clock.monotonic_ns)
         self._managers: dict[str, SimulatedManager] = {}
         self._paged = 0
+        self._plans: list[JobPlan] = []
         self._plane: SimulatedPlane | None = None
         self._head_sleeps_until_ns = 0
         self._is_other_run = False
@@ -122,7 +125,7 @@ class Cluster:
             self._board,
             self._parts_of,
             SimulatedBackground(world.clock, world.dice),
-            self._rebind,
+            PlanReader(self._read_plan, lambda plan, sinks: self._rebind(with_sinks(plan, sinks))),
         )
         manager = self._managers[name] = SimulatedManager(name, process, partial(self._say, name), begins_ns)
         return self._side(manager)
@@ -329,6 +332,15 @@ class Cluster:
             and clock.monotonic_ns() < until_ns
         ):
             self.turn(until_ns)
+
+    def pack_plan(self, plan: JobPlan) -> bytes:
+        """Keep another plan, by which task managers that start from now on begin, and return a name for it."""
+        self._job = replace(self._job, plan=plan)
+        self._plans.append(plan)
+        return str(len(self._plans) - 1).encode()
+
+    def _read_plan(self, packed: bytes) -> JobPlan:
+        return self._plans[int(packed)]
 
     def _rebind(self, plan: JobPlan) -> JobPlan:
         """Return a plan whose sinks, as they came, write to this world's disk."""

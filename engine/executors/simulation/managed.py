@@ -11,7 +11,8 @@ from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.attempts import ManagedAttempts
 from penstock.engine.executors.managers.head import Head, HeadParts
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.pool import ManagerPool
 from penstock.engine.executors.managers.setup import ManagerSetup, Storage
 from penstock.engine.executors.simulation.background import NotThereYetError
@@ -174,13 +175,25 @@ class ManagedProcess:
         def make_pool(wake: Callable[[], None]) -> ManagerPool[Side]:
             return cluster.make_pool(count, world.history.event, wake)
 
-        moves = None if world.moves is None else AskedMoves(world.moves, plan.graph, context.moves)
+        moves = None if world.moves is None else AskedMoves(world.moves, context.moves)
 
         def look() -> None:
             if moves is not None and self.last is not None:
-                moves.look(self.last.places())
+                moves.look(self.last.graph, self.last.places())
+            if world.rescales is not None and self.last is not None:
+                world.rescales.look(self.last.graph, context.rescales)
 
         world.history.event(f"run {self._run} begins with {count} task managers")
         waiter, make_parts = self._waiter, cluster.make_parts
-        parts = HeadParts(plan, setup, context.clock, make_pool, waiter, make_parts, lambda setup: b"", waits=True)
+        parts = HeadParts(
+            plan,
+            setup,
+            context.clock,
+            make_pool,
+            waiter,
+            make_parts,
+            lambda setup: b"",
+            cluster.pack_plan,
+            waits=True,
+        )
         return context.resources.enter_context(SimulatedHead(parts, world, cluster, look))

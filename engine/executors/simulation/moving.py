@@ -46,19 +46,18 @@ class RandomMoves:
 class AskedMoves:
     """Moves that are asked for at random of a job on task managers, as a user would."""
 
-    def __init__(self, plan: RandomMoves, graph: ExecutionGraph, orders: MoveOrders) -> None:
+    def __init__(self, plan: RandomMoves, orders: MoveOrders) -> None:
         """Begin without one."""
         self._plan, self._orders = plan, orders
-        movable = frozenset(task.id for task in graph.tasks if refusal(graph, task.id) is None)
-        self._tasks = [graph.instances(task) for task in takers(graph, movable)]
         self._asked: Future[MoveSummary] | None = None
 
-    def look(self, places: Mapping[str, str]) -> None:
+    def look(self, graph: ExecutionGraph, places: Mapping[str, str]) -> None:
         """Ask for a move between two of these places, if none is on its way and the dice say so."""
         plan = self._plan
+        movable = frozenset(task.id for task in graph.tasks if refusal(graph, task.id) is None)
         wanted = [
             MoveOrder(name, manager)
-            for names in self._tasks
+            for names in map(graph.instances, takers(graph, movable))
             for name in names
             for manager in sorted({places[other] for other in names if other in places})
             if places.get(name, manager) != manager

@@ -11,7 +11,7 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.manager_parts import ManagerParts
 from penstock.engine.executors.managers.manager_shell import ManagerShell
 from penstock.engine.executors.managers.places import Crossings
-from penstock.engine.executors.managers.plan_parcel import with_sinks
+from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.executors.managers.visible_files import visible_files
@@ -76,7 +76,7 @@ class ProcessParts:
     board: MeetingBoard
     parts: Callable[[BoardMeeting, SimulatedBackground], ManagerParts]
     background: SimulatedBackground
-    rebind: Callable[[JobPlan], JobPlan]
+    plans: PlanReader
 
 
 class SimulatedManager:
@@ -90,7 +90,7 @@ class SimulatedManager:
         """How it has ended, in words."""
         self.sleeps_until_ns = begins_ns
         self.cpu_ns = 0
-        self._parts, self._say = parts, say
+        self._parts, self._say, self._plan = parts, say, parts.plan
         self._links: LinkSet[int] = LinkSet()
         self._manager: TaskManager | None = None
         self._inbox: deque[ms.ToManager] = deque()
@@ -203,6 +203,8 @@ class SimulatedManager:
         if isinstance(message, ms.Setup):
             self._set_up()
         elif self._manager is not None:
+            if isinstance(message, ms.ChangePlan):
+                self._plan = self._parts.plans.read(message.plan)
             self._manager.handle(message)
             if self._manager.has_left:
                 self.ended = "it has ended in order"
@@ -221,9 +223,7 @@ class SimulatedManager:
             self._is_interrupted,
             parts.parts(meeting, self.background),
         )
-        self._manager = TaskManager(
-            self.name, parts.plan, parts.setup, shell, lambda sinks: parts.rebind(with_sinks(parts.plan, sinks))
-        )
+        self._manager = TaskManager(self.name, self._plan, parts.setup, shell, parts.plans)
         # Every second one is as on another host: it is asked what it sees.
         number = int(self.name.rpartition("-")[2])
         self._say(ms.Joined(0, meeting.address, "elsewhere" if number % 2 else visible_files()))
@@ -237,7 +237,7 @@ class SimulatedManager:
         """Come to the meeting of a deployment; return whether it need not be waited for any more."""
         if self._awaits is None or self._awaits[0] != order.deployment:
             tasks = frozenset(TaskId(task) for task in order.tasks)
-            peers = frozenset(Crossings(self._parts.plan.graph, tasks, order.places, self.name).peers)
+            peers = frozenset(Crossings(self._plan.graph, tasks, order.places, self.name).peers)
             self._awaits = order.deployment, peers, now_ns + MEET_TIMEOUT_S * 1_000_000_000
             self._parts.board.come(order.deployment, self.name)
         deployment, peers, until_ns = self._awaits

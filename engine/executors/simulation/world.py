@@ -12,6 +12,7 @@ from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.page_faults import PageFaults
 from penstock.engine.executors.simulation.paged import SimulatedPages, SimulatedPaging
 from penstock.engine.executors.simulation.random_rates import RandomRates
+from penstock.engine.executors.simulation.rescales import RandomRescales
 from penstock.engine.executors.simulation.watermarks import Watermarks
 from penstock.model.errors import BugError
 from penstock.state.checkpoints.repository import CheckpointRepository
@@ -49,6 +50,7 @@ class World:
         self.pages: SimulatedPages | None = None
         self.rates: RandomRates | None = None
         self.moves: RandomMoves | None = None
+        self.rescales: RandomRescales | None = None
         if self.paging is not None:
             page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)
             self.pages = SimulatedPages(self.paging, page_faults)
@@ -56,6 +58,8 @@ class World:
 
     def restart(self) -> None:
         """Begin another process on the same disks."""
+        if self.rescales is not None:
+            self.rescales.forget()
         self.fate.is_over, self.fate.has_power = False, True
         self.background = SimulatedBackground(self.clock, self.dice)
         self.repository = CheckpointRepository(SimulatedFiles(self.checkpoints))

@@ -45,7 +45,7 @@ def watched(folder: Path, options: ControlOptions) -> None:
     """Let a job run for four cycles of its controllers."""
     clock = ManualClock()
     plan = planned(folder)
-    control = EmbeddedControl(start_control(plan, 0, options, print), clock, Probe(clock))
+    control = EmbeddedControl(plan, lambda plan: start_control(plan, 0, options, print), clock, Probe(clock))
     attempt = EmbeddedAttempt(plan, EmbeddedOptions(), AttemptContext(clock), FIRST, control)
     half_seconds = iter(range(8 * RECOMMENDED.period_s))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,6 @@ pytestmark = [
     pytest.mark.long("a cluster with Ray's dashboard; test_run_command.py has the command that it carries out"),
     pytest.mark.xdist_group("ray"),
 ]
-
-_KEEPER = """
-import sys
-import ray
-ray.init(address="local", num_cpus=2, include_dashboard=True, dashboard_port=int(sys.argv[1]), log_to_driver=False,
-         logging_level="ERROR", object_store_memory=80 << 20)
-print("ready", flush=True)
-sys.stdin.read()
-ray.shutdown()
-"""
 
 PROGRAM = """
 import os
@@ -56,30 +47,38 @@ ps.run(name="submitted")
 
 @pytest.fixture
 def dashboard() -> Iterator[str]:
-    """Return the address of the dashboard of a cluster that has jobs submitted to it."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    scripts = str(Path(sys.executable).parent)
+    """Return the address of the dashboard of a cluster that has jobs submitted to it, beside others of this host."""
+    port, *others = _free_ports(4)
+    scripts = Path(sys.executable).parent
     # A job of Ray finds its cluster by a file in the folder of all clusters of a machine, where the newest stands.
     own = tempfile.mkdtemp(prefix="ray-")
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "RAY_TMPDIR": own}
-    keeper = subprocess.Popen(
-        [sys.executable, "-c", _KEEPER, str(port)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    assert keeper.stdin is not None and keeper.stdout is not None
+    command = [str(scripts / "ray"), "start", "--head", "--block", "--num-cpus=2", f"--object-store-memory={80 << 20}"]
+    command += ["--include-dashboard=true", f"--dashboard-port={port}", "--disable-usage-stats"]
+    names = ("--dashboard-agent-listen-port", "--port", "--ray-client-server-port")
+    command += [f"{name}={other}" for name, other in zip(names, others, strict=True)]
+    cluster = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, start_new_session=True)
     try:
-        assert any(line.strip() == "ready" for line in keeper.stdout)
+        until(lambda: _answers(port) and _answers(others[0]))
         yield f"http://127.0.0.1:{port}"
     finally:
-        keeper.stdin.close()
-        keeper.wait(60)
-        keeper.stdout.close()
+        cluster.terminate()
+        cluster.wait(60)
         shutil.rmtree(own)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as taken:
+        servers = [taken.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from typing import Any
 
 import penstock as ps
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
+from penstock.engine.jobs.rescale_orders import RescaleOrders
+from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
@@ -26,8 +28,11 @@ class StillJob:
         self.graph: ExecutionGraph = per_item(folder).plan(2)
         self.stops: list[tuple[bool, str | None]] = []
         self.limits = RunningLimits()
-        self.moves = MoveOrders()
+        self.moves, self.rescales = MoveOrders(), RescaleOrders()
         self.take: Callable[[str], int] = lambda name: 7
+
+    def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
+        raise ps.OptionError("it stays as it is")
 
     def status(self) -> JobStatus:
         return JobStatus("items", "running", 1, takes_checkpoints=True)

@@ -19,6 +19,7 @@ from penstock.http_api.access import Scope, Tokens
 from penstock.http_api.openapi import describe
 from penstock.http_api.operations import EVENTS, JSON, JSON_PREFIX, OPERATIONS, Operation
 from penstock.http_api.server import ApiEndpoint
+from tests.contracts.executors.metered import until
 from tests.penstock.http_api.served_jobs import ACTION_TOKEN, READ_TOKEN, StillJob, port_of, request
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
 
@@ -27,6 +28,7 @@ BODIES = {
     "/v1/stop": {"drain": True},
     "/v1/limits": {"shed": "off"},
     "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
+    "/v1/rescales": {"parallelism": {"per item": 2}, "dry_run": True},
     "/v1/savepoints": {"name": "first"},
 }
 ANSWERED = {item.path for item in OPERATIONS if item.method == "GET"}
@@ -140,6 +142,23 @@ def test_what_runs_in_one_process_does_not_move(handle: Handle) -> None:
     status, answer = request(url, "POST", "/v1/moves", order, ACTION_TOKEN)
     assert status == 409 and "this job has none: run it with executor='processes'" in answer["error"]
     assert request(url, "GET", "/v1/moves") == (200, {"job": "items", "moves": []})
+
+
+def test_parallelism_changes_while_the_job_runs(handle: Handle) -> None:
+    url, order = handle.metrics_url, {"parallelism": {"per item": 3}}
+    assert request(url, "POST", "/v1/rescales", order)[0] == 401
+    status, answer = request(url, "POST", "/v1/rescales", order, ACTION_TOKEN)
+    assert (status, answer["number"]) == (202, 1)
+    assert answer["preview"]["before"]["per item"] == 1 and answer["preview"]["after"]["per item"] == 3
+    until(lambda: request(url, "GET", "/v1/rescales")[1]["rescales"][0]["state"] == "done", handle)
+    (record,) = request(url, "GET", "/v1/rescales")[1]["rescales"]
+    assert record["failure"] is None and record["summary"]["after"]["per item"] == 3
+    assert (
+        next(task for task in request(url, "GET", "/v1/graph")[1]["tasks"] if "per item" in task["name"])["parallelism"]
+        == 3
+    )
+    status, answer = request(url, "POST", "/v1/rescales", order, ACTION_TOKEN)
+    assert status == 409 and "nothing would change: 'per item' has 3 instances already" in answer["error"]
 
 
 def test_a_stop_keeps_the_savepoint_and_ends_the_job(handle: Handle, tmp_path: Path) -> None:

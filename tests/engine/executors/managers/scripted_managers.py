@@ -15,7 +15,8 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.head import Head, HeadParts
-from penstock.engine.executors.managers.managed_attempt import ManagedAttempt, ManagedOptions
+from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.pool import ManagerPool, News
 from penstock.engine.executors.managers.setup import ManagerSetup

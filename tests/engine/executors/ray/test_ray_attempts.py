@@ -8,7 +8,7 @@ import penstock as ps
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.hosted_instances import HostOptions
-from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.ray.attempts import RayOptions, ray_attempts
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.bad_records import BadRecords

@@ -1,0 +1,175 @@
+"""The change of a running job's parallelism: behind a checkpoint all of it begins anew, with another plan.
+
+Task managers stay; the job stands still from the checkpoint's commit until its instances run. It belongs to the thread
+of the job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.core.contract import Clock
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.rescale_orders import AskedRescale, RescaleOrders, RescaleSummary
+from penstock.engine.plan.planner import lies_by_key
+from penstock.engine.plan.recut import instances_by_name, recut
+from penstock.engine.restore.key_group_owners import Noted, owner_tables
+from penstock.engine.restore.state_assignment import RestoredState
+from penstock.model.errors import PenstockError, PlanChangedError, RetryableError
+from penstock.model.execution_graph import ExecutionGraph
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePreview:
+    """What a change of parallelism would do: the instances of each operator with others then, before and after.
+
+    Of all ``key_groups`` of stateful operators ``key_groups_moved`` would change their instances, if these have what a
+    job begins with. ``state_bytes`` are held now, and the last checkpoint took ``checkpoint_ms`` (null: there is none):
+    the job runs on during the next one, and stands still for as long as its instances take to begin with their state.
+    """
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    key_groups_moved: int
+    key_groups: int
+    state_bytes: int
+    checkpoint_ms: float | None
+
+
+def preview(
+    plan: JobPlan, parallelism: Mapping[str, int], state_bytes: int, checkpoint_ms: float | None
+) -> RescalePreview:
+    """Return what other numbers of instances would change.
+
+    Raises:
+        OptionError: they cannot be.
+    """
+    graph, key_groups = plan.graph, plan.loop.key_groups
+    after = recut(graph, parallelism, key_groups)
+    tables = owner_tables(graph, key_groups, {})
+    noted = {
+        graph.node(operator).name: Noted(tables[task.id], task.parallelism)
+        for task in graph.tasks
+        for operator in task.operators
+        if lies_by_key(graph, graph.node(operator))
+    }
+    moved, groups = moved_groups(after, key_groups, noted)
+    return RescalePreview(*_changed(graph, after), moved, groups, state_bytes, checkpoint_ms)
+
+
+def moved_groups(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Noted]) -> tuple[int, int]:
+    """Return how many key groups of operators have other owners in a plan than they had, and of how many."""
+    tables = owner_tables(graph, key_groups, noted)
+    task_of = {graph.node(operator).name: task for task in graph.tasks for operator in task.operators}
+    moved = groups = 0
+    keyed = {node.name for node in graph.graph.operators.values() if lies_by_key(graph, node)}
+    for name in sorted(noted.keys() & keyed):
+        task, before = task_of[name], noted[name]
+        if len(tables[task.id]) != len(before.owners):
+            continue
+        moved += int((tables[task.id] != before.owners).sum())
+        groups += len(before.owners)
+    return moved, groups
+
+
+@dataclass(slots=True)
+class _Order:
+    """An order that is carried out: the plan that it leads to, and the last checkpoint begun before it."""
+
+    asked: AskedRescale
+    before: ExecutionGraph
+    after: ExecutionGraph
+    begun: int
+    began_ns: int
+    stopped_ns: int | None = None
+
+
+class Rescaling:
+    """What was asked for and how far it is."""
+
+    def __init__(self, orders: RescaleOrders, plan: JobPlan, session: CheckpointSession, clock: Clock) -> None:
+        """Begin with the plan that the job begins with."""
+        self._orders, self._session, self._clock = orders, session, clock
+        self._key_groups, self._graph = plan.loop.key_groups, plan.graph
+        self._order: _Order | None = None
+
+    def is_due(self) -> bool:
+        """Return whether `turn` has something to do."""
+        if self._order is None:
+            return self._orders.is_waiting()
+        return self._order.stopped_ns is None and self._session.committed_epoch > self._order.begun
+
+    def turn(self) -> PlanChangedError | None:
+        """Take an order up, and ask for a checkpoint; return what ends the attempt once that is committed."""
+        if self._order is None:
+            self._take()
+        elif self.is_due():
+            self._order.stopped_ns = self._clock.monotonic_ns()
+            return PlanChangedError(f"it goes on with {_sentence(self._order)}")
+        return None
+
+    def next_plan(self) -> ExecutionGraph | None:
+        """Return the plan that all instances are to be built by from now on, None: the one of before.
+
+        Any restart of the whole job will do: whatever made it necessary.
+        """
+        order = self._order
+        if order is None:
+            return None
+        order.asked.state = "restarting"
+        order.stopped_ns = order.stopped_ns or self._clock.monotonic_ns()
+        return order.after
+
+    def built(self, restored: RestoredState | None) -> str | None:
+        """Take in that all instances run by the plan; return what to tell the user, None: nothing has changed."""
+        order, self._order = self._order, None
+        if order is None:
+            return None
+        assert order.stopped_ns is not None
+        self._graph = order.after
+        now_ns = self._clock.monotonic_ns()
+        before, after = _changed(order.before, order.after)
+        noted = {} if restored is None else restored.owners()
+        moved, groups = moved_groups(order.after, self._key_groups, noted)
+        epoch = 0 if restored is None else restored.epoch
+        waited_ms, stopped_ms = (order.stopped_ns - order.began_ns) / 1e6, (now_ns - order.stopped_ns) / 1e6
+        summary = RescaleSummary(before, after, epoch, moved, groups, waited_ms, stopped_ms)
+        order.asked.answer.set_result(summary)
+        return f"{_sentence(order)}, from checkpoint {epoch}; it stood still for {stopped_ms / 1e3:.2f} s"
+
+    def undo(self, error: BaseException) -> ExecutionGraph | None:
+        """Return the plan of before, as that of the order cannot be built; None: it is not to blame."""
+        order, self._order = self._order, None
+        if order is None:
+            return None
+        order.asked.answer.set_exception(
+            error if isinstance(error, PenstockError) else RetryableError(f"{type(error).__name__}: {error}")
+        )
+        return order.before
+
+    def _take(self) -> None:
+        asked = self._orders.take()
+        if asked is None:
+            return
+        try:
+            after = recut(self._graph, asked.parallelism, self._key_groups)
+        except PenstockError as error:
+            asked.answer.set_exception(error)
+            return
+        asked.state = "checkpointing"
+        self._order = _Order(asked, self._graph, after, self._session.begun, self._clock.monotonic_ns())
+        self._session.request()
+
+
+def _changed(was: ExecutionGraph, will_be: ExecutionGraph) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    before, after = instances_by_name(was), instances_by_name(will_be)
+    names = [name for name, count in after.items() if before[name] != count]
+    return {name: before[name] for name in names}, {name: after[name] for name in names}
+
+
+def _sentence(order: _Order) -> str:
+    before, after = _changed(order.before, order.after)
+    return ", ".join(
+        f"{count} instance{'' if count == 1 else 's'} of {name!r} ({before[name]} before)"
+        for name, count in after.items()
+    )

@@ -1,0 +1,68 @@
+"""What jobs of all kinds have in common for whoever steers them: limits, places and parallelism, while they run."""
+
+from collections.abc import Mapping
+
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
+from penstock.engine.jobs.rescaling import RescalePreview, preview
+from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.moves.move_orders import MoveOrders
+from penstock.model.control import Limits
+
+
+class SteerableJob:
+    """A job whose limits, places and parallelism may be changed while it runs. From any thread."""
+
+    _context: AttemptContext
+    _plan: JobPlan
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot of its metrics."""
+        raise NotImplementedError
+
+    @property
+    def limits(self) -> RunningLimits:
+        """The limits of its queries."""
+        return self._context.limits
+
+    @property
+    def moves(self) -> MoveOrders:
+        """What is to move, and has moved."""
+        return self._context.moves
+
+    @property
+    def rescales(self) -> RescaleOrders:
+        """Which operators are to have other numbers of instances, and have."""
+        return self._context.rescales
+
+    def change_limits(self, change: Limits) -> Limits:
+        """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""
+        return self._context.limits.change(change)
+
+    def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
+        """Let operators, by their names, have so many instances; return once these run.
+
+        The job runs on until a checkpoint is committed, and goes on from it. Not from the thread that runs it.
+
+        Raises:
+            OptionError: that cannot be, or another change is under way.
+            TimeoutError: it was not done in time; it may be later.
+            PenstockError: the job is over, or went on as before.
+        """
+        asked = self.rescales.ask(parallelism)
+        try:
+            return asked.answer.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"the parallelism has not changed after {timeout_s} s") from None
+
+    def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
+        """Return what other numbers of instances would change.
+
+        Raises:
+            OptionError: they cannot be.
+        """
+        self.rescales.check()
+        metrics = self.metrics()
+        last = None if metrics.checkpoints is None else metrics.checkpoints.last_duration_ns
+        return preview(self._plan, parallelism, metrics.state_bytes, None if last is None else last / 1e6)

@@ -1,0 +1,65 @@
+"""The wait of the command ``rescale``, and what it prints; `jobs_client` asks the job."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from penstock.engine.jobs.rescale_orders import RescaleSummary
+from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.jobs_client.client import JobClient
+from penstock.model.errors import UserError
+from penstock.tables import bytes_text, count_text, seconds_text
+
+LOOK_S = 0.1
+"""How often the job is asked how far it is."""
+
+
+def await_rescale(client: JobClient, number: int) -> RescaleSummary:
+    """Wait until a change of parallelism is done.
+
+    Raises:
+        UserError: it was not done.
+    """
+    while True:
+        answer = client.rescales()
+        record = next((item for item in answer.rescales if item.number == number), None)
+        if record is None:
+            raise UserError(f"job {answer.job!r} knows nothing of change {number} any more: it may have begun anew.")
+        if record.state == "failed":
+            raise UserError(f"the parallelism of {answer.job!r} has not changed: {record.failure}")
+        if record.summary is not None:
+            return record.summary
+        time.sleep(LOOK_S)
+
+
+def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
+    """Print what a change of parallelism took."""
+    if as_json:
+        print(json.dumps({"job": job, **asdict(summary)}))
+        return
+    print(
+        f"{job} goes on from checkpoint {summary.epoch} with {_instances(summary.before, summary.after)}: "
+        f"{count_text(summary.key_groups_moved)} of {count_text(summary.key_groups)} key groups moved; it ran on for "
+        f"{seconds_text(summary.waited_ms / 1e3)} until the checkpoint, and stood still for "
+        f"{seconds_text(summary.stopped_ms / 1e3)}"
+    )
+
+
+def print_preview(job: str, preview: RescalePreview, *, as_json: bool) -> None:
+    """Print what a change of parallelism would do."""
+    if as_json:
+        print(json.dumps({"job": job, **asdict(preview)}))
+        return
+    took = preview.checkpoint_ms
+    last = "it has taken none yet" if took is None else f"the last one took {seconds_text(took / 1e3)}"
+    print(
+        f"{job} would go on with {_instances(preview.before, preview.after)}: "
+        f"{count_text(preview.key_groups_moved)} of {count_text(preview.key_groups)} key groups would move; it would "
+        f"run on until a checkpoint ({last}), and stand still while its instances begin with "
+        f"{bytes_text(preview.state_bytes)} of state"
+    )
+
+
+def _instances(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} instances of {name!r} (before {before[name]})" for name, count in after.items())

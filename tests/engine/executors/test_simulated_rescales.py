@@ -1,0 +1,63 @@
+"""The parallelism of operators changes at random while a simulated job runs, and it puts out what it does undisturbed.
+
+``PENSTOCK_RESCALE_SEEDS`` sets how many seeds each pipeline gets in the long suite; it is 500 before a version.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
+from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.paging.options import PagingOptions
+from penstock.engine.restore.state_assignment import RestoredState
+from penstock.state.checkpoints.manifest import InstanceEntry
+from tests.engine.executors.test_simulated_moves import MOVING
+
+SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_RESCALE_SEEDS", "30")))
+FEW = (1, 5, 6)
+
+
+def rescaled(name: str, folder: Path, *, managed: bool) -> Simulation:
+    job = ps.Job()
+    MOVING[name](job)
+    paging = SimulatedPaging(folder, PagingOptions())
+    made = Simulation(record_pipeline(job.graph, 10_000), managed=managed, paging=paging)
+    made.rescales = True
+    return made
+
+
+def check(results: list[SeedResult]) -> None:
+    assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
+    counted = [result.rescales for result in results if result.rescales is not None]
+    assert sum(item.done for item in counted) >= len(results)
+    assert sum(item.moved for item in counted) > 0
+
+
+@pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
+def test_a_few_seeds_put_out_what_the_undisturbed_run_does(tmp_path: Path, *, managed: bool) -> None:
+    simulation = rescaled("tumbled", tmp_path, managed=managed)
+    check([simulation.run(seed) for seed in FEW])
+
+
+def test_state_of_instances_that_are_no_more_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a bug: only the first instance's buckets come to those that follow."""
+    found = RestoredState._givers
+
+    def first(self: RestoredState, *arguments: Any) -> list[InstanceEntry]:
+        return [entry for entry in found(self, *arguments) if entry.instance == 0]
+
+    monkeypatch.setattr(RestoredState, "_givers", first)
+    problems = [rescaled("tumbled", tmp_path, managed=False).run(seed).problem for seed in FEW]
+    assert any(problem is not None and "rows are missing" in problem for problem in problems)
+
+
+@pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")
+@pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
+@pytest.mark.parametrize("name", MOVING)
+def test_every_seed_puts_out_what_the_undisturbed_run_does(name: str, tmp_path: Path, *, managed: bool) -> None:
+    simulation = rescaled(name, tmp_path, managed=managed)
+    check([simulation.run(seed) for seed in SEEDS])
