@@ -19,6 +19,7 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
 from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.jobs.job_rates import JobRates
+from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.running_limits import RunningLimits
@@ -64,8 +65,9 @@ class AttemptContext:
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
     ``shed`` has the keep rates that were set last, ``limits`` those of queries as they were changed, ``moves`` what
-    is to move, ``rescales`` which operators are to have other numbers of instances. Without checkpoints
-    ``take_stretches`` takes what was kept, once a second and before `Attempt.finish` returns.
+    is to move, ``rescales`` which operators are to have other numbers of instances, ``managers`` which
+    task managers are to come or go. Without checkpoints ``take_stretches`` takes what was kept, once a second and
+    before `Attempt.finish` returns.
     """
 
     clock: Clock
@@ -80,6 +82,7 @@ class AttemptContext:
     limits: RunningLimits = field(default_factory=RunningLimits)
     moves: MoveOrders = field(default_factory=MoveOrders)
     rescales: RescaleOrders = field(default_factory=RescaleOrders)
+    managers: ManagerOrders = field(default_factory=ManagerOrders)
     take_stretches: Callable[[Sequence[Stretch]], None] = _log_nothing
 
 

@@ -84,6 +84,8 @@ class RescaleOrders:
     def ask(self, parallelism: Mapping[str, int]) -> AskedRescale:
         """Ask for so many instances of some operators; the answer is the summary, once they run.
 
+        None named: all are placed anew, where task managers have come.
+
         Raises:
             OptionError: one is under way, or the job takes no checkpoints.
             PenstockError: the job is over.

@@ -45,7 +45,7 @@ def preview(
         OptionError: they cannot be.
     """
     graph, key_groups = plan.graph, plan.loop.key_groups
-    after = recut(graph, parallelism, key_groups)
+    after = recut(graph, parallelism, key_groups) if parallelism else graph
     tables = owner_tables(graph, key_groups, {})
     noted = {
         graph.node(operator).name: Noted(tables[task.id], task.parallelism)
@@ -152,7 +152,8 @@ class Rescaling:
         if asked is None:
             return
         try:
-            after = recut(self._graph, asked.parallelism, self._key_groups)
+            # Where nothing else is wanted, instances are only placed anew.
+            after = recut(self._graph, asked.parallelism, self._key_groups) if asked.parallelism else self._graph
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
@@ -168,6 +169,8 @@ def _changed(was: ExecutionGraph, will_be: ExecutionGraph) -> tuple[Mapping[str,
 
 
 def _sentence(order: _Order) -> str:
+    if order.after is order.before:
+        return "its instances placed anew"
     before, after = _changed(order.before, order.after)
     return ", ".join(
         f"{count} instance{'' if count == 1 else 's'} of {name!r} ({before[name]} before)"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview, preview
@@ -35,6 +36,11 @@ class SteerableJob:
     def rescales(self) -> RescaleOrders:
         """Which operators are to have other numbers of instances, and have."""
         return self._context.rescales
+
+    @property
+    def managers(self) -> ManagerOrders:
+        """Which task managers there are, and which are to come or go."""
+        return self._context.managers
 
     def change_limits(self, change: Limits) -> Limits:
         """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""

@@ -24,6 +24,8 @@ def recut(graph: ExecutionGraph, parallelism: Mapping[str, int], key_groups: int
             raise OptionError(f"there is no operator {name!r}: the plan has {', '.join(map(repr, sorted(nodes)))}.")
         if count < 1:
             raise OptionError(f"{name!r} cannot have {count} instances: 1 is the least.")
+        if nodes[name].resources:
+            raise OptionError(f"{name!r} needs resources of its own: start the job with other instances of it.")
         if count > key_groups and descriptor_of(nodes[name].spec).keyed:
             raise OptionError(f"{name!r} cannot have {count} instances: the job has {key_groups} key groups.")
     operators = {key: _with_own(graph, node, parallelism) for key, node in graph.graph.operators.items()}

@@ -46,6 +46,8 @@ for _command in (
     job_commands.limits,
     job_commands.move,
     job_commands.rescale,
+    job_commands.scale,
+    job_commands.drain,
     simulate.simulate,
     chaos.chaos,
     chaos.failpoints,

@@ -201,3 +201,49 @@ def rescale(
             print_preview(job, preview_on_ray(job, wanted, address), as_json=as_json)
         else:
             print_rescale(job, rescale_on_ray(job, wanted, address), as_json=as_json)
+
+
+def scale(
+    context: typer.Context,
+    job: JobPlace,
+    task_managers: Annotated[int, typer.Argument(metavar="N", help="How many task managers it is to have.")],
+    action_token: ActionToken = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let task managers of a running job come, or go, and wait until its instances are on them.
+
+    Others are started, and instances placed anew behind a checkpoint; or those that came last are drained.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_job import client_of
+        from penstock.commands.running_managers import place_on, print_managers
+
+        client = client_of(_url_of(job), "action_token", action_token)
+        print_managers(place_on(client, task_managers, quiet=as_json), as_json=as_json)
+
+
+def drain(
+    context: typer.Context,
+    job: JobPlace,
+    task_manager: Annotated[str, typer.Argument(metavar="TM", help="Its name, as penstock top shows it: tm-1.")],
+    action_token: ActionToken = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let a task manager of a running job go for good, and wait until it has gone.
+
+    What it hosts begins on the others behind a checkpoint.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_job import client_of
+        from penstock.commands.running_managers import drained, print_managers
+
+        client = client_of(_url_of(job), "action_token", action_token)
+        print_managers(drained(client, task_manager), as_json=as_json)
+
+
+def _url_of(job: str) -> str:
+    if not is_url(job):
+        raise OptionError("say the URL of the job, which it serves its metrics at: metrics_port (--metrics-port)")
+    return job

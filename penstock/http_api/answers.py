@@ -8,6 +8,7 @@ from typing import Literal
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleRecord
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.moves.move_orders import MoveRecord
@@ -260,3 +261,19 @@ class RescalesAnswer:
 
     job: str
     rescales: tuple[RescaleRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagersRequest:
+    """Ask for so many task managers (``wanted``), or that one leaves for good (``drain``)."""
+
+    wanted: int | None = None
+    drain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagersAnswer:
+    """How many task managers are wanted, which instances can be given to, and which leave."""
+
+    job: str
+    task_managers: TaskManagers

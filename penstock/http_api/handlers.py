@@ -29,6 +29,8 @@ from penstock.http_api.answers import (
     SavepointRequest,
     StopAnswer,
     StopRequest,
+    TaskManagersAnswer,
+    TaskManagersRequest,
 )
 from penstock.http_api.broadcast import Broadcast
 from penstock.http_api.failures import NOT_BEGUN, TOO_LONG, RefusedError, refusing
@@ -40,7 +42,7 @@ from penstock.http_api.savepoint_orders import MOST_WAITING, SavepointOrders, To
 from penstock.http_api.served_job import ServedJob
 from penstock.metrics.health import HealthVerdict, health, readiness
 from penstock.metrics.prometheus import exposition
-from penstock.model.errors import UserError
+from penstock.model.errors import OptionError, UserError
 
 MOST_BODY_BYTES = 4_096
 """The longest body of a request."""
@@ -96,6 +98,8 @@ class Handlers:
             ("GET", "/v1/moves"): _answering(self._moves),
             ("POST", "/v1/rescales"): _answering(self._rescale),
             ("GET", "/v1/rescales"): _answering(self._rescales),
+            ("POST", "/v1/task-managers"): _answering(self._change_managers),
+            ("GET", "/v1/task-managers"): _answering(self._managers),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
             ("GET", "/v1/savepoints/{name}"): _answering(self._savepoint),
         }
@@ -176,6 +180,17 @@ class Handlers:
     async def _rescales(self, request: Request) -> Response:
         job = self._begun()
         return _json(RescalesAnswer(job.status().name, job.rescales.records()))
+
+    async def _change_managers(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, TaskManagersRequest)
+        if (order.wanted is None) is (order.drain is None):
+            raise OptionError("say how many task managers are wanted, or which one is to be drained")
+        known = job.managers.drain(order.drain) if order.drain is not None else job.managers.resize(order.wanted or 0)
+        return _json(TaskManagersAnswer(job.status().name, known), HTTPStatus.ACCEPTED)
+
+    async def _managers(self, request: Request) -> Response:
+        job = self._begun()
+        return _json(TaskManagersAnswer(job.status().name, job.managers.known()))
 
     async def _take_savepoint(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, SavepointRequest)

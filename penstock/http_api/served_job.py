@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.rescaling import RescalePreview
@@ -30,6 +31,10 @@ class ServedJob(Protocol):
     @property
     def rescales(self) -> RescaleOrders:
         """Which operators are to have other numbers of instances, and have."""
+
+    @property
+    def managers(self) -> ManagerOrders:
+        """Which task managers there are, and which are to come or go."""
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
         """Return what other numbers of instances would change.

@@ -30,6 +30,8 @@ from penstock.http_api.answers import (
     StatusAnswer,
     StopAnswer,
     StopRequest,
+    TaskManagersAnswer,
+    TaskManagersRequest,
 )
 from penstock.http_api.event_messages import EventMessage
 from penstock.jobs_client.address import JobAddress
@@ -104,6 +106,15 @@ class JobClient:
     def rescales(self) -> RescalesAnswer:
         """Return its last changes of parallelism."""
         return self._get("/v1/rescales", RescalesAnswer)
+
+    def change_task_managers(self, *, wanted: int | None = None, drain: str | None = None) -> TaskManagersAnswer:
+        """Ask for so many task managers, or let one go for good; return at once which there are now."""
+        order = asdict(TaskManagersRequest(wanted, drain))
+        return self._decoded(self._request("POST", "/v1/task-managers", order)[1], TaskManagersAnswer)
+
+    def task_managers(self) -> TaskManagersAnswer:
+        """Return its task managers."""
+        return self._get("/v1/task-managers", TaskManagersAnswer)
 
     def savepoint(self, name: str) -> int:
         """Let it take a savepoint, wait until that is committed, and return its epoch."""

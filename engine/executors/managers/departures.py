@@ -1,14 +1,10 @@
 """Departures of task managers that were told to end: a checkpoint, and then their work begins elsewhere.
 
-So nothing is read again but what came behind that checkpoint. `Departures` is pure; `see_off` does what it says.
+So nothing is read again but what came behind that checkpoint. Pure; `ManagerChanges` does what is said.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.executors.managers.pool import ManagerPool
 
 SETTLE_NS = 500_000_000
 """How long it is awaited whether the head was told to end as well: then the job stops in order, and nothing moves."""
@@ -66,29 +62,3 @@ class Departures:
                 self._begun[name] = None
                 steps.append(Restart(name))
         return steps
-
-
-def see_off(
-    departures: Departures,
-    pool: ManagerPool[Any],
-    checkpoints: CheckpointSession | None,
-    hosting: Collection[str],
-    now_ns: int,
-) -> Iterator[str]:
-    """Let task managers of a pool go that were told to end; yield those whose work is to begin elsewhere now.
-
-    Without checkpoints nothing could go on from anywhere: those that host something stay until the pool lets them go.
-    """
-    leaving = pool.leaving()
-    if not leaving:
-        return
-    begun, committed = (0, 0) if checkpoints is None else (checkpoints.begun, checkpoints.committed_epoch)
-    for step in departures.look(leaving, hosting, begun, committed, now_ns):
-        match step:
-            case Release():
-                pool.release(step.manager)
-            case Checkpoint() if checkpoints is not None:
-                pool.keep_for_checkpoint(step.manager)
-                checkpoints.request()
-            case Restart():
-                yield step.manager

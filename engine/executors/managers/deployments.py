@@ -14,7 +14,7 @@ from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
-from penstock.engine.executors.managers.pool import News, Said
+from penstock.engine.executors.managers.pool_news import News, Said
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.job_rates import JobRates, check_rates
 from penstock.engine.plan.regions import regions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.observed_time import ObservedTime
-from penstock.engine.executors.managers.pool import News
+from penstock.engine.executors.managers.pool_news import News
 from penstock.engine.executors.managers.shared_files import refusal, what_to_look_at
 from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.jobs.attempt import AttemptContext

@@ -24,7 +24,8 @@ from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, place_phrase
 from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_setup
 from penstock.engine.executors.managers.plan_reader import PlanReader
-from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
+from penstock.engine.executors.managers.pool import ManagerPool
+from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan

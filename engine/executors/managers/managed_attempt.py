@@ -17,17 +17,17 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import restore_order
 from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
-from penstock.engine.executors.managers.departures import Departures, see_off
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.file_checks import FileChecks
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
 from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.executors.managers.managed_options import ManagedOptions
+from penstock.engine.executors.managers.manager_changes import ManagerChanges
 from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.part_readings import keep_of, part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase
-from penstock.engine.executors.managers.pool import Lost, News, Said
+from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.strikes import Strikes
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
@@ -65,7 +65,7 @@ class ManagedAttempt(Attempt):
         self._deployments = Deployments(plan.graph, head, context.clock, self._take, context.shed)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
-        self._departures = Departures()
+        self._changes = ManagerChanges(head, context)
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
         self._moves = ManagedMoves(head, self._deployments, context, may_move=options.moves)
@@ -348,9 +348,8 @@ class ManagedAttempt(Attempt):
         return struck_by_commit(checkpoints, self._plan.graph)
 
     def _see_off(self) -> None:
-        """Let task managers go that were told to end, behind a checkpoint if they host anything."""
-        hosting, now_ns = self._deployments.managers, self._clock.monotonic_ns()
-        for manager in see_off(self._departures, self._head.pool, self._checkpoints, hosting, now_ns):
+        """Let task managers come or go as it was asked for, those that host anything behind a checkpoint."""
+        for manager in self._changes.turn(self._deployments.managers, self._clock.monotonic_ns()):
             self._strikes.at(manager, WorkerLeftError(f"{place_phrase(manager)} leaves, as it was told to end"))
 
     def _tick(self) -> None:

@@ -5,8 +5,7 @@ it; what comes from other threads waits until that one asks.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic
 
 from penstock.engine.core.contract import Clock
@@ -15,6 +14,8 @@ from penstock.engine.executors.managers.control_plane import OnClosed, OnMessage
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
+from penstock.engine.executors.managers.pool_member import PoolMember
+from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.pool_ports import End, Launcher, Plane
 from penstock.engine.executors.managers.watch import Dead, ManagerSigns, ManagerWatch, Stuck, WellAgain
 from penstock.model.errors import RetryableError
@@ -41,38 +42,6 @@ GRACE_S = 2.0
 """How long the end waits for processes that were told to leave."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A task manager has said something."""
-
-    manager: str
-    message: ms.ToHead
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A task manager is lost: nothing that it says counts any more, and its process is gone."""
-
-    manager: str
-    reason: str
-
-
-News = Said | Lost | Stuck | WellAgain
-
-
-@dataclass(slots=True)
-class _Member:
-    state: ManagerState
-    address: str = ""
-    files: str = ""
-    order_ns: int | None = None
-    """When it was told to end."""
-    leave_ns: int | None = None
-    """When it is let go that was told to end."""
-    is_released: bool = False
-    """It was told that it may go."""
-
-
 class ManagerPool(Generic[End]):
     """A number of task managers; one that is lost is replaced by another, of another name."""
 
@@ -90,7 +59,7 @@ class ManagerPool(Generic[End]):
         """Start none yet. ``wake`` is called from another thread when there is news."""
         self._launcher, self._clock, self._job, self._run = launcher, clock, job, run
         self._count, self._warn, self._wake = count, warn, wake
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, PoolMember] = {}
         self._started = 0
         self._stillborn = 0
         self._start_again_ns: int | None = None
@@ -158,7 +127,10 @@ class ManagerPool(Generic[End]):
 
     def awaited(self) -> int:
         """Return how many may yet join: those that have been started, and who follow those that leave."""
-        return sum(member.state is ManagerState.STARTED or self._leaves(member) for member in self._members.values())
+        members = list(self._members.values())
+        staying = sum(not self._leaves(member) for member in members)
+        followed = max(0, min(len(members) - staying, self._count - staying))
+        return sum(member.state is ManagerState.STARTED for member in members) + followed
 
     def leaving(self) -> Mapping[str, int]:
         """Return when those were told to end that were not released yet; none while the job ends itself."""
@@ -173,6 +145,25 @@ class ManagerPool(Generic[End]):
         member = self._members.get(name)
         if member is not None and member.order_ns is not None:
             member.leave_ns = member.order_ns + LEAVE_BEHIND_CHECKPOINT_NS
+
+    @property
+    def wanted(self) -> int:
+        """How many there are to be."""
+        return self._count
+
+    def resize(self, count: int, drained: Iterable[str] = ()) -> None:
+        """Want so many from now on, and let some go for good; what these host begins elsewhere behind a checkpoint."""
+        self._count = count
+        for name in drained:
+            member = self._members.get(name)
+            if member is not None and member.order_ns is None:
+                member.order_ns = self._clock.monotonic_ns()
+                member.leave_ns = member.order_ns + LEAVE_BEHIND_CHECKPOINT_NS
+        self._look_ns = 0
+        try:
+            self._start_missing()
+        except RetryableError as error:
+            self._miss(str(error), lacks_room=True)
 
     def release(self, name: str) -> None:
         """Let one go that was told to end, and hosts nothing."""
@@ -272,7 +263,7 @@ class ManagerPool(Generic[End]):
         self._plane.close()
         self._members.clear()
 
-    def _hear(self, name: str, member: _Member, message: ms.ToHead) -> None:
+    def _hear(self, name: str, member: PoolMember, message: ms.ToHead) -> None:
         match message:
             case ms.Joined():
                 if may_follow(member.state, ManagerEvent.JOINED):
@@ -291,7 +282,7 @@ class ManagerPool(Generic[End]):
             case _:
                 pass
 
-    def _leaves(self, member: _Member) -> bool:
+    def _leaves(self, member: PoolMember) -> bool:
         return member.order_ns is not None and not self._is_stopping
 
     def _take_lost(self) -> Iterator[Lost]:
@@ -328,7 +319,7 @@ class ManagerPool(Generic[End]):
         ):
             self.reopen()
 
-    def _drop(self, name: str) -> _Member:
+    def _drop(self, name: str) -> PoolMember:
         member = self._members.pop(name)
         self._plane.remove(name)
         # It may only be out of reach: nothing of it may go on.
@@ -342,7 +333,7 @@ class ManagerPool(Generic[End]):
             return
         if member.state is ManagerState.STARTED and not member.is_released:
             self._stillborn += 1
-        if self._start_again_ns is not None:
+        if self._start_again_ns is not None or len(self._members) >= self._count:
             return
         if self._stillborn >= MOST_STILLBORN:
             self._miss(f"{MOST_STILLBORN} in a row ended before they were up, the last as {reason}")
@@ -371,7 +362,7 @@ class ManagerPool(Generic[End]):
         self._admit(name, self._launcher.start(name), ManagerState.STARTED, ms.Setup(self._setup))
 
     def _admit(self, name: str, end: End, state: ManagerState, word: ms.ToManager) -> None:
-        self._members[name] = _Member(state)
+        self._members[name] = PoolMember(state)
         self._plane.add(end, Ends(self._job, self._run, HEAD, name))
         self._plane.send(name, ms.encode(word))
 

@@ -74,6 +74,14 @@ def test_what_cannot_be_is_refused() -> None:
             recut(planned, wanted, KEY_GROUPS)
 
 
+def test_who_needs_resources_stays_where_it_has_them() -> None:
+    job = shop()
+    node = next(node for node in job.graph.operators.values() if node.name == "counts")
+    job.change(node.id, resources=(("GPU", 1.0),))
+    with pytest.raises(OptionError, match="'counts' needs resources of its own"):
+        recut(job.plan(2), {"counts": 3}, KEY_GROUPS)
+
+
 def test_a_join_with_a_broadcast_side_stays_as_it_is() -> None:
     job = ps.Job()
     bids = ps.read_nexmark("bid", ps.NexmarkConfig(), job=job).name("bids").select("auction", "price")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
+from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.rescaling import RescalePreview
@@ -28,7 +29,7 @@ class StillJob:
         self.graph: ExecutionGraph = per_item(folder).plan(2)
         self.stops: list[tuple[bool, str | None]] = []
         self.limits = RunningLimits()
-        self.moves, self.rescales = MoveOrders(), RescaleOrders()
+        self.moves, self.rescales, self.managers = MoveOrders(), RescaleOrders(), ManagerOrders()
         self.take: Callable[[str], int] = lambda name: 7
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:

@@ -29,6 +29,7 @@ BODIES = {
     "/v1/limits": {"shed": "off"},
     "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
     "/v1/rescales": {"parallelism": {"per item": 2}, "dry_run": True},
+    "/v1/task-managers": {"wanted": 2},
     "/v1/savepoints": {"name": "first"},
 }
 ANSWERED = {item.path for item in OPERATIONS if item.method == "GET"}
@@ -68,9 +69,10 @@ def test_a_real_job_answers_as_it_is_described(handle: Handle) -> None:
     description = describe()
     handle.savepoint("zeroth", LONG_S)
     for operation in OPERATIONS:
-        # What runs in one process does not move: see below.
+        # What runs in one process does not move, and has no task managers: see below.
         left_out = ("POST", "/v1/stop"), ("POST", "/v1/moves")
-        if operation.media == EVENTS or (operation.method, operation.path) in left_out:
+        is_left_out = (operation.method, operation.path) in left_out or operation.path == "/v1/task-managers"
+        if operation.media == EVENTS or is_left_out:
             continue
         path = PATHS.get(operation.path, operation.path)
         status, answer = request(handle.metrics_url, operation.method, path, BODIES.get(path), ACTION_TOKEN)
@@ -142,6 +144,15 @@ def test_what_runs_in_one_process_does_not_move(handle: Handle) -> None:
     status, answer = request(url, "POST", "/v1/moves", order, ACTION_TOKEN)
     assert status == 409 and "this job has none: run it with executor='processes'" in answer["error"]
     assert request(url, "GET", "/v1/moves") == (200, {"job": "items", "moves": []})
+
+
+def test_what_runs_in_one_process_has_no_task_managers(handle: Handle) -> None:
+    for method, order in (("GET", None), ("POST", {"wanted": 2}), ("POST", {"drain": "tm-0"})):
+        status, answer = request(handle.metrics_url, method, "/v1/task-managers", order, ACTION_TOKEN)
+        assert status == 409 and "the job has no task managers: run it with executor=" in answer["error"]
+    for order in ({}, {"wanted": 2, "drain": "tm-0"}):
+        status, answer = request(handle.metrics_url, "POST", "/v1/task-managers", order, ACTION_TOKEN)
+        assert status == 409 and "say how many task managers are wanted, or which one" in answer["error"]
 
 
 def test_parallelism_changes_while_the_job_runs(handle: Handle) -> None:

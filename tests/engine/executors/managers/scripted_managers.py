@@ -18,7 +18,8 @@ from penstock.engine.executors.managers.head import Head, HeadParts
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.manager_ranks import ManagerRanks
-from penstock.engine.executors.managers.pool import ManagerPool, News
+from penstock.engine.executors.managers.pool import ManagerPool
+from penstock.engine.executors.managers.pool_news import News
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan

@@ -9,7 +9,7 @@ from penstock.engine.core.clock import ManualClock
 from penstock.engine.dataflow.attempt_start import FIRST
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import TAKE_DOWN_NS, Deployments
-from penstock.engine.executors.managers.pool import Lost, News, Said
+from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.task_manager import METRICS_NS
 from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.transport.waiting import Waiter

@@ -14,7 +14,7 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployment, Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
-from penstock.engine.executors.managers.pool import News
+from penstock.engine.executors.managers.pool_news import News
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.transport.meeting import MeetingPlace
 from penstock.model.errors import RetryableError

@@ -10,7 +10,8 @@ from penstock.engine.executors.managers import head as managers_head
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers import pool
 from penstock.engine.executors.managers.failures import failure_of
-from penstock.engine.executors.managers.pool import LOOK_NS, MOST_STILLBORN, Lost, News, Said
+from penstock.engine.executors.managers.pool import LOOK_NS, MOST_STILLBORN
+from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.model.errors import WorkerLostError
 from tests.engine.executors.managers.scripted_managers import Scene, obey
 

@@ -1,0 +1,51 @@
+"""Task managers that come and go while an attempt runs: as somebody asks for, or as one was told to end by itself."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from penstock.engine.executors.managers.departures import Checkpoint, Departures, Release, Restart
+from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.pool import ManagerPool
+from penstock.engine.jobs.attempt import AttemptContext
+from penstock.engine.jobs.manager_orders import TaskManagers
+from penstock.model.errors import OptionError
+
+
+class ManagerChanges:
+    """Carries out orders on the pool of a job, and lets those go that are to, behind a checkpoint."""
+
+    def __init__(self, head: Head, context: AttemptContext) -> None:
+        """Take orders from now on, if the job takes checkpoints: without, what leaves could not go on elsewhere."""
+        self._pool: ManagerPool[Any] = head.pool
+        self._checkpoints, self._orders = context.checkpoints, context.managers
+        self._departures = Departures()
+        if context.checkpoints is not None:
+            self._orders.open(head.wake)
+            over = OptionError(f"job {head.plan.name!r} is over: its task managers have gone")
+            context.resources.callback(self._orders.close, over)
+
+    def turn(self, hosting: Collection[str], now_ns: int) -> Iterator[str]:
+        """Do what was asked for; yield the task managers whose work is to begin elsewhere now.
+
+        ``hosting`` are all that host an instance. Without checkpoints nothing could go on from anywhere: those that
+        host something stay until the pool lets them go.
+        """
+        while (order := self._orders.take()) is not None:
+            self._pool.resize(order.wanted, order.drained)
+        leaving = self._pool.leaving()
+        self._orders.tell(TaskManagers(self._pool.wanted, tuple(self._pool.live()), tuple(leaving)))
+        if leaving:
+            yield from self._see_off(leaving, hosting, now_ns)
+
+    def _see_off(self, leaving: Mapping[str, int], hosting: Collection[str], now_ns: int) -> Iterator[str]:
+        checkpoints = self._checkpoints
+        begun, committed = (0, 0) if checkpoints is None else (checkpoints.begun, checkpoints.committed_epoch)
+        for step in self._departures.look(leaving, hosting, begun, committed, now_ns):
+            match step:
+                case Release():
+                    self._pool.release(step.manager)
+                case Checkpoint() if checkpoints is not None:
+                    self._pool.keep_for_checkpoint(step.manager)
+                    checkpoints.request()
+                case Restart():
+                    yield step.manager

@@ -1,0 +1,64 @@
+"""Task managers come and go while a job runs, as its user asks: each result is there once."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import OptionError
+from tests.contracts.executors.metered import ROWS, MeteredJob, task_managers, until
+from tests.contracts.executors.test_rescaling import read, running
+from tests.contracts.executors.ways import PROCESSES
+
+
+def test_one_comes_and_another_goes(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**{**PROCESSES, "task_managers": 1}, parallelism=2)
+    steered = running(handle)
+    read(job, handle, 800)
+    with pytest.raises(OptionError, match="'tm-0' is the only task manager: add another first"):
+        steered.managers.drain("tm-0")
+    with pytest.raises(OptionError, match="0 task managers cannot run a job"):
+        steered.managers.resize(0)
+    steered.managers.resize(2)
+    until(lambda: steered.managers.known().live == ("tm-0", "tm-1"), handle)
+    assert set(steered.places().values()) == {"tm-0"}, "what runs stays where it is"
+    steered.rescale({})
+    until(lambda: set(steered.places().values()) == {"tm-0", "tm-1"}, handle)
+    read(job, handle, 1_600)
+    with pytest.raises(OptionError, match="there is no task manager 'tm-7': there are tm-0, tm-1"):
+        steered.managers.drain("tm-7")
+    steered.managers.drain("tm-0")
+    until(lambda: len(task_managers()) == 1 and set(steered.places().values()) == {"tm-1"}, handle)
+    read(job, handle, 2_400)
+    assert steered.managers.known().wanted == 1
+    job.give(ROWS)
+    metrics = handle.wait()
+    job.check()
+    assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 2
+    with pytest.raises(OptionError, match="its task managers have gone"):
+        steered.managers.resize(2)
+
+
+@pytest.mark.long("three task managers; test_one_comes_and_another_goes has two")
+def test_those_that_came_last_go_first(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**{**PROCESSES, "task_managers": 3}, parallelism=3)
+    read(job, handle, 1_000)
+    steered = running(handle)
+    until(lambda: len(steered.managers.known().live) == 3, handle)
+    steered.managers.resize(1)
+    until(lambda: len(task_managers()) == 1 and set(steered.places().values()) == {"tm-0"}, handle)
+    job.give(ROWS)
+    handle.wait()
+    job.check()
+
+
+def test_a_job_in_one_process_has_none(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(ROWS)
+    handle = job.start(executor="embedded")
+    with pytest.raises(OptionError, match="the job has no task managers"):
+        running(handle).managers.resize(2)
+    handle.wait()
