@@ -1,0 +1,55 @@
+"""A head actor acts on its job, by name from elsewhere: it sheds a peak, heeds limits, and changes parallelism."""
+
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.cluster.heads import find_head
+from penstock.model.control import Limits
+from penstock.model.errors import OptionError
+from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
+from tests.contracts.executors.test_overload import Peak, dear
+from tests.ray_cluster import GROUP, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
+
+
+@pytest.mark.long("half a minute of overload; test_parallelism_changes_on_ray has a head actor that acts")
+def test_a_peak_is_shed_and_limits_change_by_name(tmp_path: Path, on_ray: RayCluster) -> None:
+    job = ps.Job()
+    rows = ps.read(Peak(peak_s=1e9), job=job).name("due")
+    rows.map_batches(dear).name("dear").write_black_hole().name("sink").with_min_accuracy(0.05)
+    control = ps.Control(shed="qod", mode="act", period_s=2)
+    handle = job.start("peak", control=control, batch_rows=20, directory=tmp_path, executor="ray", task_managers=1)
+
+    def keeps() -> float:
+        shedding = handle.metrics().shedding
+        return 1.0 if shedding is None else dict(shedding.sources).get("due", 1.0)
+
+    until(lambda: keeps() < 0.7)
+    with pytest.raises(OptionError, match="'hot'"):
+        handle.limit("hot", min_accuracy=0.5)
+    handle.limit("sink", min_accuracy=0.9)
+    until(lambda: 0.9 <= keeps() < 1.0)
+    find_head("peak").change_limits(Limits(shed="off"))
+    until(lambda: keeps() == 1.0)
+    metrics = handle.stop()
+    assert metrics.ledger.shed > 0
+
+
+def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(executor="ray", task_managers=2, parallelism=2)
+    job.give(1_000)
+    until(lambda: handle.metrics().source_rows == PARTITIONS * 1_000, handle)
+    preview = find_head("metered").preview_rescale({"per second": 3})
+    assert preview.before == {"per second": 2, "windows": 2} and preview.after == {"per second": 3, "windows": 3}
+    summary = handle.rescale("per second", 3)
+    assert summary.after == preview.after and summary.key_groups_moved > 0
+    with pytest.raises(OptionError, match="there is no operator 'per hour'"):
+        handle.rescale("per hour", 3)
+    job.give(ROWS)
+    handle.wait()
+    job.check()
