@@ -10,6 +10,7 @@ from penstock.model.task_levels import task_levels
 from penstock.scheduler.flow_network import Layer
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.row_groups import RowGroups
+from penstock.scheduler.shed_rows import shed_below
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
 
@@ -42,7 +43,8 @@ def _backlog(snapshot: ClusterSnapshot) -> Floats | None:
 def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
     """Return each source's lag in seconds of its input: that of its most lagging partition (eq 1's source).
 
-    0 of other tasks; None: partitions were not measured.
+    What was shed in the window, at the source or below it, would wait if nothing were shed, and counts as lag; it is no
+    part of the need. 0 of other tasks; None: partitions were not measured.
     """
     backlog, appended = _backlog(snapshot), snapshot.partitions.appended
     if backlog is None or appended is None:
@@ -51,7 +53,7 @@ def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
         seconds = np.where(backlog > 0, backlog / (appended / snapshot.window_s), 0.0)
     lags = np.zeros(len(snapshot.tasks))
     np.maximum.at(lags, snapshot.instances.task[snapshot.partitions.instance], seconds)
-    return lags
+    return np.where(snapshot.tasks.is_source, lags + shed_below(snapshot) * snapshot.window_s, lags)
 
 
 def slow_tasks(snapshot: ClusterSnapshot, latency_ms: float) -> Ints:
