@@ -14,6 +14,7 @@ from penstock.model.plan import Cause, Decision, NoChange, RescalePlan, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_effects import Change, Figures, expectations, observed, parts_of
 from penstock.scheduler.guarded import Guarded
+from penstock.scheduler.loop_events import has_seen, shed_applications, with_losses, with_starts
 from penstock.scheduler.loop_state import (
     Action,
     Effect,
@@ -24,7 +25,7 @@ from penstock.scheduler.loop_state import (
     with_refusals,
 )
 from penstock.scheduler.ownership import Level, Resource, Role, is_empty, owned_part, owners_of
-from penstock.scheduler.true_rates import or_nan
+from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
 
 FRUITLESS = 32
 """So many changes without effect are remembered, the last."""
@@ -93,13 +94,22 @@ class ControlLoop:
             if snapshot is None:
                 continue
             state = replace(state, due_s={**state.due_s, item.name: now_s + item.every_s})
-            state = self._with_losses(_with_starts(state, snapshot), snapshot, item.policy.limits.lost_after_s)
-            state, seen = self._observed(state, snapshot, item.name)
-            effects += seen
-            if item.role.level >= Level.SIZE and self._all_wait(state, snapshot):
-                continue
+            readings = snapshot
+            if not (fault := clock_fault(snapshot, None)):
+                readings = plausible_snapshot(snapshot, None, item.policy.limits.lost_after_s)
+                state, lost = with_losses(with_starts(state, readings), readings, item.policy.limits.lost_after_s)
+                state = self._all_due(state, now_s) if lost else state
+                state, seen = self._observed(state, readings, item.name)
+                effects += seen
+                if item.role.level >= Level.SIZE and self._all_wait(state, readings):
+                    continue
             prepared = with_refusals(with_ages(snapshot, state.touched_s), state.refused.get(item.name, ()))
             decided, memory = item.policy.decide(prepared, state.memories[item.name])
+            if fault:
+                # Nothing can be told of it, not even when it was.
+                decisions.append(LoopDecision(item.name, prepared, decided, NoChange(fault, cause=Cause.NOT_MEASURED)))
+                state = replace(state, memories={**state.memories, item.name: memory})
+                continue
             result = self._limited(item, prepared, decided, owned[item.name], state)
             state = replace(
                 state,
@@ -109,7 +119,7 @@ class ControlLoop:
             state = self._begun(self._moves_waiting(state, decided, now_s), result, now_s)
             if item.role.level >= Level.SIZE:
                 state = replace(state, sized_s=now_s)
-            if Resource.KEEP_RATES in owned[item.name] and _has_seen(decided):
+            if Resource.KEEP_RATES in owned[item.name] and has_seen(decided):
                 state = self.after_shedding(state, shed_applications(prepared, decided), prepared, now_s)
             decisions.append(result)
         return tuple(decisions), tuple(effects), state
@@ -132,19 +142,6 @@ class ControlLoop:
 
     def _ranked(self) -> Sequence[Steering]:
         return sorted(self.policies, key=lambda item: -item.role.level)
-
-    def _with_losses(self, state: LoopState, snapshot: ClusterSnapshot, lost_after_s: float) -> LoopState:
-        """Return the memory with machines that were lost; applications on them are not left alone any longer."""
-        machines, of = snapshot.machines, snapshot.instances
-        if machines.heartbeat_age_s is None:
-            return state
-        silent = machines.heartbeat_age_s > lost_after_s
-        lost = frozenset(name for name, is_lost in zip(machines.name, silent.tolist(), strict=True) if is_lost)
-        new = np.array([name in lost - state.lost for name in machines.name], np.bool_)
-        placed = np.unique(snapshot.tasks.application[of.task[new[of.machine]]]) if len(new) else np.zeros(0, np.int32)
-        hit = {snapshot.applications.name[row] for row in placed.tolist()}
-        state = replace(state, lost=lost, settled_s={**state.settled_s, **dict.fromkeys(hit, -np.inf)})
-        return self._all_due(state, snapshot.time_s) if hit else state
 
     def _moves_waiting(self, state: LoopState, decided: Decision, now_s: float) -> LoopState:
         """Return the memory of whether moves wait for whoever sizes tasks, who goes first and is due then."""
@@ -266,33 +263,3 @@ class ControlLoop:
 
     def _level(self, name: str) -> Level:
         return next(item.role.level for item in self.policies if item.name == name)
-
-
-def _with_starts(state: LoopState, snapshot: ClusterSnapshot) -> LoopState:
-    """Return the memory with applications that were not seen before: they have settled since their start."""
-    names = snapshot.applications.name
-    if all(name in state.settled_s for name in names):
-        return state
-    age_s = or_nan(snapshot.instances.age_s, len(snapshot.instances))
-    youngest = np.full(len(names), np.inf)
-    np.fmin.at(youngest, snapshot.tasks.application[snapshot.instances.task], age_s)
-    first = {name: float(snapshot.time_s - youngest[row]) for row, name in enumerate(names)}
-    return replace(state, settled_s={**first, **state.settled_s})
-
-
-def _has_seen(decision: Decision) -> bool:
-    """Return whether a policy could see, and decided."""
-    return not isinstance(decision, NoChange) or decision.cause is Cause.DECIDED
-
-
-def shed_applications(snapshot: ClusterSnapshot, decision: Decision) -> frozenset[str]:
-    """Return the applications of which a plan of keep rates sheds a query, or lacks instances for one."""
-    if not isinstance(decision, ShedPlan):
-        return frozenset()
-    of, names = snapshot.tasks.application, snapshot.applications.name
-    tasks = [
-        task
-        for task, share in zip(snapshot.queries.task.tolist(), decision.desired_accuracy, strict=True)
-        if share < 1.0
-    ]
-    return frozenset(names[of[task]] for task in [*tasks, *(demand.task for demand in decision.demands)])
