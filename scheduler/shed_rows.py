@@ -10,6 +10,9 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import task_levels
 from penstock.scheduler.true_rates import or_nan
 
+LEAST = 0.02
+"""A smaller share is what readings of what was fetched and of what was taken differ by, and counts as none."""
+
 
 def shed_shares(snapshot: ClusterSnapshot) -> Floats:
     """Return the share in [0, 1] of what was offered to each task that shedders before it dropped; 0 if unknown."""
@@ -24,7 +27,8 @@ def shed_shares(snapshot: ClusterSnapshot) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         of_source = np.where(snapshot.tasks.is_source & (fetched > 0), 1.0 - taken / fetched, 0.0)
         between = np.bincount(into, lost, tasks) / np.bincount(into, sent, tasks)
-    return np.asarray(np.clip(np.maximum(np.nan_to_num(of_source), np.nan_to_num(between)), 0.0, 1.0))
+    share = np.clip(np.maximum(np.nan_to_num(of_source), np.nan_to_num(between)), 0.0, 1.0)
+    return np.where(share >= LEAST, share, 0.0)
 
 
 def sheds(snapshot: ClusterSnapshot, more_than: float) -> Bools:

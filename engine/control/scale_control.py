@@ -10,7 +10,7 @@ from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
-from penstock.engine.control.steering import steering
+from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
 from penstock.model.plan import Decision
 from penstock.model.snapshot import ClusterSnapshot
@@ -29,9 +29,9 @@ class ScaleControl:
         """Begin with nothing seen; ``book`` is its own, with windows as long as its interval.
 
         Raises:
-            OptionError: there is no such policy or parameter; the message names the valid ones.
+            OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
         """
-        item = steering(control.scale, control.parameters, limits=control.quotas)
+        item = scaler(control)
         self.name = item.name
         self._policy = item.policy
         self._loop = ControlLoop((item,), acts=False)

@@ -6,7 +6,7 @@ from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
-from penstock.engine.control.steering import steering
+from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.control import BY_SIC, NOBODY, Control, ControlOptions, Limits
@@ -55,7 +55,7 @@ def start_control(
                 "action_log='FILE' (--action-log FILE)"
             )
         # What there is not is refused before a file is made.
-        steering(control.scale, control.parameters, limits=control.quotas)
+        scaler(control)
     log = None if options.log is None else DecisionLog(options.log, warn)
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, control)
     started.warn = warn

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.engine.control.policies import make_policy, parameters_of, policy_object
+from penstock.model.control import NOBODY, Control
 from penstock.model.errors import OptionError
 from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.ownership import Level, Resource, Role, TwoOwnersError
@@ -59,6 +60,24 @@ def steering(name: str, parameters: Mapping[str, Any], *, limits: Mapping[str, A
     if not every_s > 0:
         raise OptionError(f"policy {name!r}: an interval is above 0 s, not {every_s:g}")
     return Steering(name, policy, role, every_s)
+
+
+def scaler(control: Control) -> Steering:
+    """Return the policy that scales a job under this control, beside what sheds and places there.
+
+    Raises:
+        OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
+    """
+    item = steering(control.scale, control.parameters, limits=control.quotas)
+    if item.role.level < Level.SIZE:
+        sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))
+        raise OptionError(
+            f"control: {control.scale!r} decides on {' and '.join(sorted(item.role.owns))}, and not on sizes: scale is "
+            f"{sizing}, or a class of yours"
+        )
+    beside = ["placement"] if control.shed == NOBODY else ["placement", "qod"]
+    control_loop({**{name: {} for name in beside}, item.name: control.parameters})
+    return item
 
 
 def role_of(name: str) -> Role:

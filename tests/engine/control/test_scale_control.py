@@ -43,6 +43,13 @@ class OneMore:
 
 
 @dataclass(frozen=True)
+class ShedsToo(OneMore):
+    """A policy of a user's that also sheds."""
+
+    owns: ClassVar[tuple[str, ...]] = ("parallelism", "keep rates")
+
+
+@dataclass(frozen=True)
 class SaysNothing(OneMore):
     """A policy of a user's that does not say what it decides on."""
 
@@ -113,6 +120,14 @@ def test_a_class_of_a_users_decides_by_its_parameters(tmp_path: Path) -> None:
         (
             Control(scale="ds2", parameters={"pace": {"every": 3}}),
             "'ds2' has no parameter 'pace.every'; it has pace.int",
+        ),
+        (
+            Control(scale="qod"),
+            "'qod' decides on keep rates and moves of running instances, and not on sizes: scale is aut",
+        ),
+        (
+            Control("qod", scale=f"{__name__}:ShedsToo"),
+            "'qod' and '.*ShedsToo' both decide on keep rates, and would undo",
         ),
         (Control(scale="no.such:Thing"), "policy 'no.such:Thing' cannot be had: No module named 'no'"),
         (Control(scale="math:pi"), "'math:pi' is no policy: it is a frozen dataclass with"),
