@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from penstock.model.byte_counts import to_bytes
 from penstock.model.errors import OptionError
 from penstock.model.max_error import check_error
 
@@ -19,6 +20,8 @@ OFFERED: tuple[str, ...] = get_args(OfferedRates)
 SHEDDERS: tuple[str, ...] = get_args(Shedder)
 BY_SIC = ("sic", "both")
 """Policies that drop what waits by source information content."""
+NOBODY = "off"
+"""The name of no policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,11 @@ class Control:
     restored may be shed, too. ``period_s``: the time between two decisions, whole seconds. ``offered``: the measure of
     a source's input, ``lag maxima`` as in the paper. ``shedder``: who chooses of what waits with ``sic`` and ``both``:
     ``fair``, or a baseline of its paper.
+
+    ``scale``: the policy that says how many instances, and how much memory, the job's tasks need: ``ds2``,
+    ``autoscaler``, ``justin``, ``memory-choice``, ``flink-er``, ``sage``, ``sage-at-once``, or a class of yours as
+    ``module:Class``; with ``parameters`` as ``penstock decide --set`` names them, or nested. It recommends, to the
+    action log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have.
     """
 
     shed: Shed = "off"
@@ -40,6 +48,10 @@ class Control:
     period_s: int = 5
     offered: OfferedRates = "end offsets"
     shedder: Shedder = "fair"
+    scale: str = NOBODY
+    cores: float | None = None
+    memory: int | str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -64,6 +76,29 @@ class Control:
             )
         if isinstance(self.period_s, bool) or not isinstance(self.period_s, int) or self.period_s < 1:
             raise OptionError(f"control: period_s is a number of whole seconds, 1 or more, not {self.period_s!r}")
+        self._check_scale()
+
+    def _check_scale(self) -> None:
+        if self.scale == NOBODY:
+            given = [name for name in ("cores", "memory", "parameters") if getattr(self, name) not in (None, {})]
+            if given:
+                raise OptionError(f"control: {given[0]} is of a policy that scales: say which, as scale='ds2'")
+        elif self.mode == "act":
+            raise OptionError(
+                f"control: scale={self.scale!r} can only recommend, as nothing changes a running job's parallelism or "
+                "memory yet: say mode='recommend', or leave scale out"
+            )
+        if self.cores is not None and not self.cores > 0:
+            raise OptionError(f"control: cores is a number above 0, not {self.cores!r}")
+        if self.memory is not None:
+            to_bytes(self.memory, "control: memory")
+
+    @property
+    def quotas(self) -> dict[str, Any]:
+        """The limits of a policy that scales, by their names."""
+        memory = None if self.memory is None else float(to_bytes(self.memory, "control: memory"))
+        given = {"most_cores": self.cores, "most_memory_bytes": memory}
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def is_acting(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.model.columns import Bools
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.shed_rows import sheds
 from penstock.scheduler.true_rates import TaskRates, any_by
 
 
@@ -17,7 +18,7 @@ class BusyBand:
     """Shares of wall time in [0, 1] that a task is busy or waits for its core.
 
     Above ``high``, with a producer that waits longer than ``back_pressure`` to send, capacity is short; below ``low``
-    it is ample.
+    it is ample. Where shedders drop more than that share of an application's rows nobody waits, and none need.
     """
 
     low: float = 0.2
@@ -29,10 +30,12 @@ class BusyBand:
             raise ValueError(f"a band is 0 <= low < high <= 1, not {self.low} to {self.high}")
 
     def bottlenecks(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
-        """Return the tasks whose producers wait because they are too busy."""
+        """Return the tasks whose producers wait, or would if nothing were shed, because they are too busy."""
         edges = snapshot.edges
         waits = rates.output_wait_share[edges.producer] > self.back_pressure
-        return any_by(edges.consumer, waits, len(snapshot.tasks)) & (rates.busy_share > self.high)
+        held_up = any_by(edges.consumer, waits, len(snapshot.tasks))
+        held_up |= sheds(snapshot, self.back_pressure)[snapshot.tasks.application] & ~snapshot.tasks.is_source
+        return held_up & (rates.busy_share > self.high)
 
     def unmeasured(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
         """Return the tasks for which a figure that the band reads was not measured."""

@@ -1,11 +1,12 @@
 """Flink-ER: redistributes load where capacity is spare, and adds instances at the minimum cut where it is not.
 
-Flink-ER, 3.2, Algorithm 2, run on the simulated cluster and by ``penstock decide``. Buckets of keyed
+Flink-ER, 3.2, Algorithm 2, run on the simulated cluster and by ``penstock decide``: from the most lagged source on,
+load is handed out along augmenting paths, and where none is left the minimum cut names the bottleneck. Buckets of keyed
 tasks move before instances are added; a bucket whose share of the arriving rows exceeds every instance's capacity is a
 hot key, which is reported and never scaled. Backlog, which passes, makes no key hot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -14,7 +15,6 @@ import numpy as np
 from penstock.model.columns import Floats, Ints, Names
 from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize, not_measured
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.model.task_levels import task_levels
 from penstock.scheduler.bucket_moves import level_buckets
 from penstock.scheduler.capacity import (
     MIB,
@@ -25,10 +25,10 @@ from penstock.scheduler.capacity import (
     step_paper,
     true_capacity,
 )
-from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried_flow, distributed_flow
-from penstock.scheduler.propagation import propagate
+from penstock.scheduler.flow_network import ENOUGH, Allocation, Bottleneck, Layer, allocate
+from penstock.scheduler.network_needs import Network, needs, slow_tasks, source_lags
 from penstock.scheduler.row_groups import RowGroups
-from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
+from penstock.scheduler.true_rates import or_nan
 
 DETECTORS = ("true", "paper", "literal")
 NOISE = 0.05
@@ -52,9 +52,10 @@ class FlinkEr:
     ``detector``: where capacities come from: the true rate where an instance runs, the paper's steps from latency
     times the rows in flight, or its steps as printed. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi:
     a lag worth more seconds of input triggers an action, and is to be drained in ``drain_s``, together with the input
-    that arrives in the ``action_s`` of the action. ``settle_s``: the wait after an action on an application. ``jump``:
-    instances are added up to the need, not one at a time. ``pool``: instances that a decision may add; None: as many
-    as there are free cores, where CPU was measured.
+    that arrives in the ``action_s`` of the action. Where no source lags, a mean latency of a task above l_c triggers
+    one, after which the load is to be at most lambda of every capacity. ``settle_s``: the wait after an action on an
+    application. ``jump``: instances are added up to the need, not one at a time. ``pool``: instances that a decision
+    may add; None: as many as there are free cores, where CPU was measured.
     """
 
     detector: str = "true"
@@ -82,24 +83,50 @@ class FlinkEr:
         limits = self._capacities(snapshot, memory)
         acted_s = {name: time_s for name, time_s in memory.acted_s if name in snapshot.applications.name}
         after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
-        needs, unmeasured = _needs(snapshot, self.drain_s, self.action_s)
+        needed, unmeasured = needs(snapshot, self.drain_s, self.action_s)
         if unmeasured:
             return not_measured(unmeasured), after
-        lags = _lags(snapshot)
+        lags = source_lags(snapshot)
         if lags is None:
             return not_measured("end offsets and positions of the sources' partitions"), after
-        steady, _ = _needs(snapshot, np.inf, 0.0)
+        steady, _ = needs(snapshot, np.inf, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            arriving_part = np.nan_to_num(np.where(needs > 0, steady / needs, 1.0), nan=1.0)
-        plan, network = _Plan(snapshot, self, arriving_part), _Network(snapshot, limits, needs)
-        for application in np.flatnonzero(lags > self.lag_s).tolist():
+            arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
+        plan, network = _Plan(snapshot, self, arriving_part), Network(snapshot, limits, needed)
+        done: set[int] = set()
+        for application, tasks, headroom in self._concerned(snapshot, network, lags):
             name = snapshot.applications.name[application]
+            if application in done:
+                continue
             if snapshot.time_s - acted_s.get(name, -np.inf) < self.settle_s:
                 plan.reasons.append(f"{name}: the last action settles")
-            elif plan.add(application, network.layers(application)):
+                done.add(application)
+            elif plan.add(application, network.layers(tasks, headroom), headroom):
                 acted_s[name] = snapshot.time_s
+                done.add(application)
         after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
         return plan.decision(), after
+
+    def _concerned(
+        self, snapshot: ClusterSnapshot, network: Network, lags: Floats
+    ) -> Iterator[tuple[int, list[int], float]]:
+        """Yield applications, their tasks below one source, and the capacity that they must have in shares of need.
+
+        First those below lagging sources, from the most lagged on (eq 1), then those of which a task is slow.
+        """
+        of, lagging = snapshot.tasks.application, set()
+        for source in sorted(np.flatnonzero(lags > self.lag_s).tolist(), key=lambda task: -lags[task]):
+            reached = network.reached(source)
+            for application, tasks in _by_application(of, reached):
+                lagging.add(application)
+                yield application, tasks, 1.0
+        origin, seen = network.most_lagged(lags), set()
+        for task in slow_tasks(snapshot, self.latency_ms).tolist():
+            application, source = int(of[task]), int(origin[task])
+            if application not in lagging and (application, source) not in seen:
+                seen.add((application, source))
+                reached = network.reached(source)
+                yield application, reached[of[reached] == application].tolist(), 1.0 / self.saturated
 
     def _capacities(self, snapshot: ClusterSnapshot, memory: FlinkErMemory) -> Floats:
         """Return rows/s by instance; NaN where unknown, which does not bind."""
@@ -133,31 +160,30 @@ class _Plan:
         self._routes: list[Route] = []
         self.reasons: list[str] = []
 
-    def add(self, application: int, layers: Sequence[Layer]) -> bool:
-        """Decide on one lagging application, and return whether any action results."""
+    def add(self, application: int, layers: Sequence[Layer], headroom: float) -> bool:
+        """Decide on an application that lags, or is slow and wants headroom; return whether any action results."""
         name = self._snapshot.applications.name[application]
-        most = capacity(layers)
-        if most >= 1:
-            routes = self._new_routes(layers, set())
+        allocation = allocate(layers, self._policy.saturated)
+        most = allocation.value * headroom
+        if allocation.value >= ENOUGH:
+            routes = self._new_routes(layers, allocation, set())
             self._routes += routes
-            why = "handed out anew" if routes else "capacity suffices, the lag drains"
-            self.reasons.append(f"{name}: {why} ({most:.3g} of the need)")
+            rest = "capacity suffices, the lag drains" if headroom == 1 else "it is slow, but no task is saturated"
+            self.reasons.append(f"{name}: {'handed out anew' if routes else rest} (all of the need)")
             return bool(routes)
-        moves, hot = self._bucket_moves(layers)
+        moves, hot = self._bucket_moves(layers, headroom)
         self.reasons += [f"{name}: hot key in bucket {bucket} of {task!r}" for task, bucket in hot]
         if moves:
             self._buckets += moves
             self.reasons.append(f"{name}: {len(moves)} buckets move ({most:.3g} of the need)")
             return True
-        short = bottlenecks(layers, max(carried_flow(layers), min(most, 1.0)), self._policy.saturated)
-        sizes = self._new_sizes([layer for layer in short if layer.whole < 1], {task for task, _ in hot})
+        sizes = self._new_sizes(layers, allocation.bottlenecks, {task for task, _ in hot})
         self._sizes += sizes
-        routes = self._new_routes(layers, {size.task for size in sizes})
+        routes = self._new_routes(layers, allocation, {size.task for size in sizes})
         self._routes += routes
-        marked = ", ".join(f"{self._task(layer.task)!r}" for layer in short)
-        self.reasons.append(
-            f"{name}: bottleneck {marked} ({most:.3g} of the need)" + ("" if sizes else ", no instance")
-        )
+        marked = ", ".join(f"{self._task(layers[short.place].task)!r}" for short in allocation.bottlenecks)
+        blamed = f"bottleneck {marked}" if marked else "nothing flows"
+        self.reasons.append(f"{name}: {blamed} ({most:.3g} of the need)" + ("" if sizes else ", no instance"))
         return bool(sizes or routes)
 
     def decision(self) -> Decision:
@@ -170,19 +196,26 @@ class _Plan:
     def _task(self, task: int) -> str:
         return self._snapshot.tasks.name[task]
 
-    def _new_routes(self, layers: Sequence[Layer], grown: set[int]) -> list[Route]:
+    def _new_routes(self, layers: Sequence[Layer], allocation: Allocation, grown: set[int]) -> list[Route]:
         """Return new shares for free exchanges whose present shares would overload an instance at the need."""
         edges, routes = self._snapshot.edges, []
-        for layer in layers:
-            total, flow = float(layer.flow.sum()), min(1.0, layer.whole)
-            fits = total > 0 and np.all(layer.flow / total * flow <= layer.capacity * (1 + NOISE))
-            if not layer.is_free or layer.task in grown or total <= 0 or fits:
+        tails = {place: [place] for place, layer in enumerate(layers) if layer.is_free and layer.follows is None}
+        for place, layer in enumerate(layers):
+            if layer.follows is not None:
+                tails[layer.follows].append(place)
+        for place, stage in tails.items():
+            flows, present = allocation.flows[place], float(layers[place].flow.sum())
+            handed = float(flows.sum())
+            if present <= 0 or handed <= 0 or any(layers[at].task in grown for at in stage):
                 continue
-            shares = tuple((distributed_flow(layer, flow) / flow).tolist())
-            routes += [Route(int(edge), shares) for edge in np.flatnonzero(edges.consumer == layer.task)]
+            shares = layers[place].flow / present * handed
+            if all(np.all(shares <= layers[at].capacity * (1 + NOISE)) for at in stage):
+                continue
+            new = tuple((flows / handed).tolist())
+            routes += [Route(int(edge), new) for edge in np.flatnonzero(edges.consumer == layers[place].task)]
         return routes
 
-    def _bucket_moves(self, layers: Sequence[Layer]) -> tuple[list[BucketMove], list[tuple[str, int]]]:
+    def _bucket_moves(self, layers: Sequence[Layer], headroom: float) -> tuple[list[BucketMove], list[tuple[str, int]]]:
         """Return bucket moves that raise a keyed bottleneck to the need, or as far as possible; and hot keys."""
         moves: list[BucketMove] = []
         hot: list[tuple[str, int]] = []
@@ -190,7 +223,8 @@ class _Plan:
             if layer.is_free or layer.whole >= 1 or not self._snapshot.tasks.is_keyed[layer.task]:
                 continue
             bucket_rows = self._buckets_of.rows(layer.task)
-            levelling = level_buckets(self._snapshot, layer, bucket_rows, float(self._arriving_part[layer.task]))
+            arriving = float(self._arriving_part[layer.task]) / headroom
+            levelling = level_buckets(self._snapshot, layer, bucket_rows, arriving)
             if levelling.heaviest > 0:
                 # With so many instances the heaviest bucket has one for itself, and more bring nothing.
                 self._useful[layer.task] = ceil(1 / levelling.heaviest - 1e-9)
@@ -201,13 +235,13 @@ class _Plan:
                 moves += levelling.moves
         return moves, hot
 
-    def _new_sizes(self, short: Sequence[Layer], hot: set[str]) -> list[TaskSize]:
+    def _new_sizes(self, layers: Sequence[Layer], bottlenecks: Sequence[Bottleneck], hot: set[str]) -> list[TaskSize]:
         sizes = []
-        for layer in short:
-            task, count = layer.task, len(layer.instances)
+        for short in bottlenecks:
+            task, count = layers[short.place].task, len(layers[short.place].instances)
             if self._task(task) in hot:
                 continue
-            per_instance = layer.whole / count
+            per_instance = short.whole / count
             target = ceil(1.0 / per_instance - 1e-9) if self._policy.jump and per_instance > 0 else count + 1
             groups = int(self._snapshot.tasks.key_groups[task])
             target = min(target, groups) if self._snapshot.tasks.is_keyed[task] else target
@@ -219,81 +253,19 @@ class _Plan:
         return sizes
 
 
+def _by_application(of: Ints, tasks: Ints) -> list[tuple[int, list[int]]]:
+    """Return tasks by their application, in their order."""
+    found: dict[int, list[int]] = {}
+    for application, task in zip(of[tasks].tolist(), tasks.tolist(), strict=True):
+        found.setdefault(application, []).append(task)
+    return list(found.items())
+
+
 def _free_cores(snapshot: ClusterSnapshot) -> int | None:
     cpu = snapshot.machines.cpu_percent
     if cpu is None or np.isnan(cpu).any():
         return None
     return int(np.maximum(snapshot.machines.cores - cpu / 100.0, 0.0).sum())
-
-
-def _needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, str]:
-    """Return the rate (rows/s) that must enter every task, and the name of a figure that is missing.
-
-    Of a source: the offered rate, plus the backlog and the input during an action, spread over ``drain_s``.
-    """
-    rates = task_rates(snapshot)
-    targets = source_targets(snapshot)
-    backlog = _backlog(snapshot)
-    if backlog is not None:
-        reader = snapshot.instances.task[snapshot.partitions.instance]
-        targets = targets * (1 + action_s / drain_s) + sum_by(reader, backlog, len(targets)) / drain_s
-    ratios = output_ratios(snapshot, rates.rate_in)
-    needs = propagate(targets, ratios, snapshot.edges.producer, snapshot.edges.consumer)
-    unknown = np.flatnonzero(np.isnan(needs))
-    if not len(unknown):
-        return needs, ""
-    task = int(unknown[0])
-    owner = snapshot.applications.name[snapshot.tasks.application[task]]
-    return needs, f"what must enter task {snapshot.tasks.name[task]!r} of {owner!r}"
-
-
-def _backlog(snapshot: ClusterSnapshot) -> Floats | None:
-    ends, positions = snapshot.partitions.end_offset, snapshot.partitions.position
-    return None if ends is None or positions is None else np.maximum(ends - positions, 0.0)
-
-
-def _lags(snapshot: ClusterSnapshot) -> Floats | None:
-    """Return each application's lag in seconds of its input: that of its most lagging partition (eq 1's source).
-
-    A source may feed several applications; each of them may be what holds it up.
-    """
-    backlog, appended = _backlog(snapshot), snapshot.partitions.appended
-    if backlog is None or appended is None:
-        return None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.where(backlog > 0, backlog / (appended / snapshot.window_s), 0.0)
-    by_task, lags = np.zeros(len(snapshot.tasks)), np.zeros(len(snapshot.applications))
-    np.maximum.at(by_task, snapshot.instances.task[snapshot.partitions.instance], seconds)
-    producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
-    for edges in task_levels(len(by_task), producer, consumer)[1]:
-        np.maximum.at(by_task, consumer[edges], by_task[producer[edges]])
-    np.maximum.at(lags, snapshot.tasks.application, by_task)
-    return lags
-
-
-class _Network:
-    """Splits a snapshot into the layers of each application; sorted once, as there may be thousands."""
-
-    def __init__(self, snapshot: ClusterSnapshot, limits: Floats, needs: Floats) -> None:
-        instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
-        self._limits, self._needs = limits, needs
-        self._flow = np.nan_to_num(or_nan(instances.records_in, len(limits))) / snapshot.window_s
-        self._instances = RowGroups(instances.task, tasks)
-        self._tasks = RowGroups(snapshot.tasks.application, len(snapshot.applications))
-        fixed = np.bincount(edges.consumer, ~edges.is_free, tasks)
-        self._is_free = (fixed == 0) & (np.bincount(edges.consumer, minlength=tasks) > 0)
-
-    def layers(self, application: int) -> list[Layer]:
-        """Return an application's network; an instance without figures takes the mean of the others."""
-        layers = []
-        for task in self._tasks.rows(application).tolist():
-            rows, need = self._instances.rows(task), self._needs[task]
-            limits = self._limits[rows]
-            finite = limits[~np.isnan(limits)]
-            if need > 0 and len(finite):
-                most = np.where(np.isnan(limits), finite.mean(), limits) / need
-                layers.append(Layer(task, rows, most, self._flow[rows] / need, bool(self._is_free[task])))
-        return layers
 
 
 def _from_network(snapshot: ClusterSnapshot) -> Floats:

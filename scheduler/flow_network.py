@@ -1,8 +1,8 @@
-"""An application as a flow network, and the distribution of load in it (Flink-ER, 2.2, 2.3, 3.2). Called by `flink_er`.
+"""An application as a flow network, the distribution of load in it, and its bottlenecks (Flink-ER, 2.2, 2.3, 3.2).
 
 All is in shares of need: 1 is what must enter a task if its sources read what they should, so selectivity falls out.
 Tasks stand in series: a row passes all of them in a fixed proportion, and a branch is no alternative to another. What
-is free is which instance of a task takes it, where the exchange leaves that open.
+is free is which instance of a task takes it, where the exchange leaves that open. Called by `flink_er`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.model.columns import Floats, Ints
-from penstock.scheduler.max_flow import FlowGraph, augment, cut_edges, reachable
+from penstock.scheduler.max_flow import FlowGraph, augment, cut_capacity, cut_edges, reachable
+
+AMPLE = 100.0
+"""More than so many needs nothing is asked to carry: capacities beyond are all alike, and none is infinite."""
+
+ENOUGH = 1 - 1e-7
+"""The share of the need that counts as all of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +26,7 @@ class Layer:
 
     ``is_free``: rows may go to any instance; otherwise each keeps its share of them (keys, partitions of a source).
     ``whole`` is the layer's capacity: of a free one the sum, else what its fullest instance allows, min_i c_i/share_i.
+    ``follows``: every instance takes the rows of the same instance of that layer, by its place among the layers.
     """
 
     task: int
@@ -27,6 +34,7 @@ class Layer:
     capacity: Floats
     flow: Floats
     is_free: bool
+    follows: int | None = None
     whole: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,74 +53,109 @@ class Layer:
         return float(self.capacity.sum())
 
 
-def carried_flow(layers: Sequence[Layer]) -> float:
-    """Return the flow that all layers carry now: the smallest of their flows, since the excess waits in queues."""
-    return min((float(np.minimum(layer.flow, layer.capacity).sum()) for layer in layers), default=0.0)
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """A layer at the head of a saturated cut, by its place, and the capacity of that cut."""
+
+    place: int
+    whole: float
 
 
-def capacity(layers: Sequence[Layer]) -> float:
-    """Return the capacity of the least cut between layers (Flink-ER, eqs 4 and 5): what the network can carry."""
-    return min((layer.whole for layer in layers), default=0.0)
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """Load handed out along augmenting paths.
 
-
-def bottlenecks(layers: Sequence[Layer], flow: float, saturated: float) -> list[Layer]:
-    """Return the layers at whose cut f(X, Y) >= lambda c(X, Y) (Flink-ER, eq 11), the fullest layer first.
-
-    ``saturated`` is lambda, in [0.85, 1]. Nothing is a bottleneck of no flow.
+    ``value``: what the network carries of the need, at most 1. ``flows`` by layer and instance: what it is handed of
+    the need, as far as it carries it itself. ``bottlenecks``: from the narrowest cut on; none if all is carried.
     """
-    full = [layer for layer in layers if flow > 0 and flow >= saturated * layer.whole]
-    return sorted(full, key=lambda layer: (layer.whole, layer.task))
+
+    value: float
+    flows: tuple[Floats, ...]
+    bottlenecks: tuple[Bottleneck, ...]
 
 
-def distributed_flow(layer: Layer, flow: float) -> Floats:
-    """Return each instance's part of a flow: its present part, and the rest in proportion to spare capacity.
+def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
+    """Reallocate the load of an application whose layers stand in the order of the data (Flink-ER, Algorithm 2).
 
-    The same value as augmenting along shortest paths, in one step; a layer that is not free keeps its shares.
-
-    Raises:
-        ValueError: the layer cannot carry it.
+    The present flow is augmented by shortest paths. If the need is not met then, the least cut names the bottleneck;
+    with that raised to the need, so does the next least cut, as long as f(X, Y) >= lambda c(X, Y) with the flow as
+    it is (eq 11). ``saturated`` is lambda, in [0.85, 1].
     """
-    if flow > layer.whole * (1 + 1e-9):
-        raise ValueError(f"task {layer.task} carries {layer.whole:.6g}, not {flow:.6g}")
-    total = float(layer.flow.sum())
-    if not layer.is_free:
-        return layer.flow * (flow / total) if total > 0 else layer.capacity * (flow / max(layer.balanced, 1e-300))
-    carried = np.minimum(layer.flow, layer.capacity)
-    carried = carried * min(1.0, flow / max(float(carried.sum()), 1e-300))
-    spare = layer.capacity - carried
-    missing = max(flow - float(carried.sum()), 0.0)
-    return carried + spare * (missing / max(float(spare.sum()), 1e-300))
+    graph, stages = as_graph(layers)
+    value = reached = augment(graph, 0, len(stages) + 1)
+    bottlenecks: list[Bottleneck] = []
+    lanes: dict[int, Floats] = {}
+    while reached < ENOUGH:
+        cut = [edge for edge in cut_edges(graph, reachable(graph, 0)) if edge]
+        if not cut:
+            break
+        if value > 0 and value >= ENOUGH * saturated * (whole := cut_capacity(graph, cut)):
+            bottlenecks += [Bottleneck(place, whole) for edge in cut for place in _narrowest(layers, stages[edge - 1])]
+        for edge in cut:
+            lanes[edge] = graph.flow[edge]
+            graph.widen(edge, _raised(graph.capacity[edge]))
+        reached = augment(graph, 0, len(stages) + 1)
+    flows: list[Floats] = [layer.flow for layer in layers]
+    for edge, stage in enumerate(stages, 1):
+        for place in stage:
+            flows[place] = _by_instance(layers[place], lanes.get(edge, graph.flow[edge]))
+    return Allocation(min(value, 1.0), tuple(flows), tuple(bottlenecks))
 
 
 def as_graph(layers: Sequence[Layer]) -> tuple[FlowGraph, list[list[int]]]:
-    """Return the network as a graph, with the edges of each layer's instances; it goes from vertex 0 to the last.
+    """Return the network as a graph that carries the present flow, and the places of the layers on its edges 1, 2, ...
 
-    A hub lies between two layers and an instance is the edge between its hubs, which is its vertex split in two. A
-    layer that is not free is one edge. The flow is what all layers carry now.
+    It goes from the log, vertex 0, to the last vertex. Edge 0 is the source's, with the rate that is offered; behind
+    it a hub lies before and behind each exchange, and a bundle of lanes, an instance each, between them, which is its
+    vertex split in two. Layers that follow another lengthen its lanes; what is not free is one lane.
     """
-    graph = FlowGraph(len(layers) + 1)
-    flow = carried_flow(layers)
-    edges = []
-    for hub, layer in enumerate(layers):
-        if layer.is_free:
-            is_kept = np.minimum(layer.flow, layer.capacity)
-            is_kept = is_kept * (flow / max(float(is_kept.sum()), 1e-300))
-            pairs = zip(layer.capacity.tolist(), np.minimum(is_kept, layer.capacity).tolist(), strict=True)
-            edges.append([graph.add(hub, hub + 1, most, now) for most, now in pairs])
+    stages: list[list[int]] = []
+    stage_of: dict[int, int] = {}
+    for place, layer in enumerate(layers):
+        if layer.follows is None:
+            stage_of[place] = len(stages)
+            stages.append([place])
         else:
-            edges.append([graph.add(hub, hub + 1, layer.whole, min(flow, layer.whole))])
-    return graph, edges
+            stage_of[place] = stage_of[layer.follows]
+            stages[stage_of[place]].append(place)
+    lanes = [_lanes(layers, stage) for stage in stages]
+    present = [np.minimum(flow, capacity) for capacity, flow in lanes]
+    carried = min((float(flow.sum()) for flow in present), default=0.0)
+    carried = min(carried, 1.0)
+    graph = FlowGraph(len(stages) + 2)
+    graph.add(0, 1, 1.0, carried)
+    for hub, ((capacity, _), flow) in enumerate(zip(lanes, present, strict=True), 1):
+        total = float(flow.sum())
+        graph.add(hub, hub + 1, capacity, flow * (carried / total) if total > 0 else 0.0)
+    return graph, stages
 
 
-def augmented_flow(layers: Sequence[Layer], enough: float) -> tuple[float, list[Floats], list[int]]:
-    """Distribute load by augmenting paths (Flink-ER, Algorithm 2): the value, each layer's flows, and the cut's layers.
+def _lanes(layers: Sequence[Layer], stage: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return capacities and present flows of a stage's lanes."""
+    first = layers[stage[0]]
+    if not first.is_free:
+        return np.array([min(first.whole, AMPLE)]), np.array([float(first.flow.sum())])
+    capacity = np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
+    return capacity, first.flow
 
-    The last is empty if ``enough`` is carried; else layers with an edge in the minimum cut.
-    """
-    graph, edges = as_graph(layers)
-    value = augment(graph, 0, len(layers), lambda reached: reached >= enough)
-    flows = [np.array([graph.flow[edge] for edge in own]) for own in edges]
-    if value >= enough:
-        return value, flows, []
-    cut = set(cut_edges(graph, reachable(graph, 0)))
-    return value, flows, [place for place, own in enumerate(edges) if cut & set(own)]
+
+def _narrowest(layers: Sequence[Layer], stage: Sequence[int]) -> list[int]:
+    """Return the layers of a stage at which its lanes are narrowest, the first where several are."""
+    if len(stage) == 1:
+        return list(stage)
+    at = np.argmin([layers[place].capacity for place in stage], axis=0)
+    return [stage[number] for number in np.unique(at).tolist()]
+
+
+def _raised(capacity: Floats) -> Floats:
+    """Return capacities that carry the need."""
+    whole = float(capacity.sum())
+    return capacity / whole if whole > 0 else np.full(len(capacity), 1.0 / len(capacity))
+
+
+def _by_instance(layer: Layer, lanes: Floats) -> Floats:
+    """Return each instance's part of the flow in a stage's lanes; a layer that is not free keeps its shares."""
+    if layer.is_free:
+        return lanes
+    flow, total = float(lanes.sum()), float(layer.flow.sum())
+    return layer.flow * (flow / total) if total > 0 else layer.capacity * (flow / max(layer.balanced, 1e-300))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from penstock.model.plan import Decision, not_measured
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
@@ -51,7 +53,7 @@ class Guarded(Policy[GuardedMemory[Memory]]):
             return not_measured(fault), replace(memory, last_snapshot=snapshot)
         readings = plausible_snapshot(snapshot, memory.last_snapshot, self.limits.lost_after_s)
         if memory.refusals:
-            readings = replace(readings, refusals=_columns(memory.refusals))
+            readings = replace(readings, refusals=_with(snapshot.refusals, memory.refusals))
         vetoed, usual_wait = service_vetoes(readings, memory.usual_wait, self.limits.slower)
         decision, after = self.policy.decide(readings, memory.policy)
         allowed, refusals = limited_decision(decision, readings, self.limits, vetoed)
@@ -63,11 +65,15 @@ def guarded(policy: Policy[Any], limits: PlanLimits) -> Guarded[Any]:
     return policy if isinstance(policy, Guarded) else Guarded(policy, limits)
 
 
-def _columns(refused: Sequence[Refusal]) -> RefusalColumns:
+def _with(before: RefusalColumns, refused: Sequence[Refusal]) -> RefusalColumns:
+    """Return the refusals that a snapshot came with, and the guards' own."""
+    unknown = [np.nan] * len(before)
+    asked = unknown if before.asked is None else before.asked.tolist()
+    granted = unknown if before.granted is None else before.granted.tolist()
     return RefusalColumns(
-        tuple(item.subject for item in refused),
-        tuple(item.what for item in refused),
-        tuple(item.reason for item in refused),
-        [item.asked for item in refused],  # type: ignore[arg-type]
-        [item.granted for item in refused],  # type: ignore[arg-type]
+        (*before.subject, *(item.subject for item in refused)),
+        (*before.what, *(item.what for item in refused)),
+        (*before.reason, *(item.reason for item in refused)),
+        np.array([*asked, *(item.asked for item in refused)], np.float64),
+        np.array([*granted, *(item.granted for item in refused)], np.float64),
     )

@@ -4,8 +4,12 @@ Flink-ER, 3.2 uses it to distribute load and to find bottlenecks; called by `flo
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.model.columns import Floats
 
 TOLERANCE = 1e-9
 """Capacity that counts as none, as a share of the largest."""
@@ -15,62 +19,70 @@ TOLERANCE = 1e-9
 class FlowGraph:
     """A directed graph with capacities and a flow; vertices are numbers from 0.
 
-    Edge k goes from ``tails[k]`` to ``heads[k]``, with 0 <= flow[k] <= capacity[k].
+    Edge k goes from ``tails[k]`` to ``heads[k]``. It is a bundle of parallel lanes, with 0 <= flow[k] <= capacity[k]
+    in each, so that one path takes all of them; ``whole`` and ``carried`` are their sums.
     """
 
     vertices: int
     tails: list[int] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
-    capacity: list[float] = field(default_factory=list)
-    flow: list[float] = field(default_factory=list)
+    capacity: list[Floats] = field(default_factory=list)
+    flow: list[Floats] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    carried: list[float] = field(default_factory=list)
 
-    def add(self, tail: int, head: int, capacity: float, flow: float = 0.0) -> int:
-        """Add an edge and return its number.
+    def add(self, tail: int, head: int, capacity: Floats | float, flow: Floats | float = 0.0) -> int:
+        """Add an edge and return its number; an array has a figure for each lane.
 
         Raises:
             ValueError: a vertex is not there, or the flow is not in [0, capacity].
         """
         if not (0 <= tail < self.vertices and 0 <= head < self.vertices):
             raise ValueError(f"the edge {tail} -> {head} leaves the {self.vertices} vertices")
-        if not 0 <= flow <= capacity:
+        lanes = np.array(capacity, np.float64, ndmin=1)
+        carried = np.zeros(len(lanes)) + flow
+        if not ((carried >= 0) & (carried <= lanes)).all():
             raise ValueError(f"the flow {flow} of edge {tail} -> {head} is not in [0, {capacity}]")
         self.tails.append(tail)
         self.heads.append(head)
-        self.capacity.append(capacity)
-        self.flow.append(flow)
+        self.capacity.append(lanes)
+        self.flow.append(carried)
+        self.whole.append(float(lanes.sum()))
+        self.carried.append(float(carried.sum()))
         return len(self.tails) - 1
+
+    def widen(self, edge: int, capacity: Floats) -> None:
+        """Give an edge other capacities, which carry its flow."""
+        self.capacity[edge], self.whole[edge] = capacity, float(capacity.sum())
 
 
 def value(graph: FlowGraph, source: int) -> float:
     """Return the flow that leaves the source (Flink-ER, eq 1): f = sum of f(s, v), less what comes back."""
-    out = sum(flow for tail, flow in zip(graph.tails, graph.flow, strict=True) if tail == source)
-    return out - sum(flow for head, flow in zip(graph.heads, graph.flow, strict=True) if head == source)
+    out = sum(flow for tail, flow in zip(graph.tails, graph.carried, strict=True) if tail == source)
+    return out - sum(flow for head, flow in zip(graph.heads, graph.carried, strict=True) if head == source)
 
 
-def augment(graph: FlowGraph, source: int, sink: int, enough: Callable[[float], bool] | None = None) -> float:
-    """Raise the flow along shortest paths until there is none, or it is ``enough``, and return its value.
+def augment(graph: FlowGraph, source: int, sink: int) -> float:
+    """Raise the flow along shortest paths until there is none, and return its value.
 
     Flink-ER, eq 2: a path carries f_P = the least residual capacity on it, c(u,v) - f(u,v) forwards and f(v,u)
-    backwards; eq 3: it is added forwards and taken off backwards, so the value grows by f_P.
+    backwards; eq 3: it is added forwards and taken off backwards, so the value grows by f_P. In a bundle each lane
+    takes its part in proportion to its residual capacity.
     """
-    leaving = _adjacency(graph)
-    least = TOLERANCE * max(graph.capacity, default=0.0)
-    reached = value(graph, source)
-    while enough is None or not enough(reached):
-        path = _shortest(graph, leaving, source, sink, least)
-        if path is None:
-            break
+    leaving, least, reached = _adjacency(graph), _least(graph), value(graph, source)
+    while (path := _shortest(graph, leaving, source, sink, least)) is not None:
         carried = min(_residual(graph, edge, forwards) for edge, forwards in path)
         for edge, forwards in path:
-            graph.flow[edge] += carried if forwards else -carried
+            lanes = graph.capacity[edge] - graph.flow[edge] if forwards else -graph.flow[edge]
+            graph.flow[edge] = graph.flow[edge] + lanes * min(carried / _residual(graph, edge, forwards), 1.0)
+            graph.carried[edge] = float(graph.flow[edge].sum())
         reached += carried
     return reached
 
 
 def reachable(graph: FlowGraph, source: int) -> set[int]:
     """Return the vertices reachable in the residual graph: the source's side of a minimum cut, if no path is left."""
-    leaving = _adjacency(graph)
-    least = TOLERANCE * max(graph.capacity, default=0.0)
+    leaving, least = _adjacency(graph), _least(graph)
     reached, queue = {source}, deque([source])
     while queue:
         vertex = queue.popleft()
@@ -91,6 +103,15 @@ def cut_edges(graph: FlowGraph, source_side: set[int]) -> list[int]:
     ]
 
 
+def cut_capacity(graph: FlowGraph, edges: Sequence[int]) -> float:
+    """Return c(X, Y), the capacities of a cut's edges together (Flink-ER, eq 4)."""
+    return sum(graph.whole[edge] for edge in edges)
+
+
+def _least(graph: FlowGraph) -> float:
+    return TOLERANCE * max(graph.whole, default=0.0)
+
+
 def _adjacency(graph: FlowGraph) -> Sequence[list[tuple[int, bool]]]:
     leaving: list[list[tuple[int, bool]]] = [[] for _ in range(graph.vertices)]
     for edge, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True)):
@@ -100,7 +121,7 @@ def _adjacency(graph: FlowGraph) -> Sequence[list[tuple[int, bool]]]:
 
 
 def _residual(graph: FlowGraph, edge: int, forwards: bool) -> float:
-    return graph.capacity[edge] - graph.flow[edge] if forwards else graph.flow[edge]
+    return graph.whole[edge] - graph.carried[edge] if forwards else graph.carried[edge]
 
 
 def _shortest(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats, Ints, Names
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.shed_rows import shed_shares
 
 Window = NDArray[np.float64]
 """Ticks x applications, the oldest first."""
@@ -25,7 +26,8 @@ class ApplicationMetrics:
     Allocations: ``heap``, ``memory`` in bytes, ``cores``, ``threads``. Use: ``heap_used``, ``heap_committed``,
     ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` as a share of the CPU that was used, or
     of one core's time if that is more, ``throttled`` of the threads' time, ``kills``, ``disk_io`` in bytes/s,
-    ``backlog`` in rows waiting in the sources' logs, ``consumed`` and ``appended`` in rows/s. Remote services:
+    ``backlog`` in rows waiting in the sources' logs, ``consumed`` (read and not shed) and ``appended`` in rows/s;
+    ``shed``: the largest share that shedders drop before a task. Remote services:
     ``latency_ms`` (the worst one's mean), ``calls`` and ``answers`` (those without an error) a second. ``settled_s``
     has passed since an action or a restart (infinite where unknown).
     """
@@ -46,6 +48,7 @@ class ApplicationMetrics:
     backlog: Floats
     consumed: Floats
     appended: Floats
+    shed: Floats
     latency_ms: Floats
     calls: Floats
     answers: Floats
@@ -75,6 +78,10 @@ def application_metrics(snapshot: ClusterSnapshot) -> ApplicationMetrics:
     settled_s = np.full(count, np.inf)
     if instances.settled_s is not None:
         np.fmin.at(settled_s, by_instance, instances.settled_s)
+    share, shed = shed_shares(snapshot), np.zeros(count)
+    np.maximum.at(shed, snapshot.tasks.application, share)
+    consumed = snapshot.partitions.consumed
+    kept = None if consumed is None else consumed * (1.0 - share[instances.task[snapshot.partitions.instance]])
     services = snapshot.services
     latency = np.full(count, np.nan)
     if services.latency_ms is not None:
@@ -94,8 +101,9 @@ def application_metrics(snapshot: ClusterSnapshot) -> ApplicationMetrics:
         kills=own(applications.out_of_memory_kills),
         disk_io=own(applications.disk_io_bytes, window_s),
         backlog=added(behind, by_partition, 1.0),
-        consumed=added(snapshot.partitions.consumed, by_partition, window_s),
+        consumed=added(kept, by_partition, window_s),
         appended=added(snapshot.partitions.appended, by_partition, window_s),
+        shed=shed,
         latency_ms=latency,
         calls=added(services.calls, services.application, window_s),
         answers=added(_difference(services.calls, services.errors), services.application, window_s),

@@ -18,13 +18,18 @@ WARM_S = 60.0
 """The time after its start in which an application processes rows more slowly."""
 
 
+SHED = 0.05
+"""More than this share of the rows being shed is a need for capacity."""
+
+
 def late_samples(window: RuleWindow, limits: RuleLimits) -> NDArray[np.bool_]:
     """Return the samples in which more rows waited than the latency bound allows, except just after an action.
 
-    False where the backlog is unknown, or is attributed to a remote service.
+    So would rows that were shed, if they were not. False where the backlog is unknown, or is attributed to a remote
+    service.
     """
     samples, bound = window.samples, limits.idle_backlog_s * window.usual_rate
-    is_late = (samples.backlog > bound) & (samples.settled_s >= limits.settle_s)
+    is_late = ((samples.backlog > bound) | (samples.shed > SHED)) & (samples.settled_s >= limits.settle_s)
     return np.asarray(is_late & ~window.explained, np.bool_)
 
 

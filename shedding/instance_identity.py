@@ -50,6 +50,13 @@ class InstanceNames:
         task_rows = np.array([rows.get(name, -1) for name in self.task_names()], np.int64)
         return np.where(task_rows[task] >= 0, task_rows[task] * _NUMBERS + number, -1)
 
+    def subjects(self) -> list[str]:
+        """Return "application/task/number" of each instance."""
+        names = self.task_names()
+        task, number = np.divmod(self.code, _NUMBERS)
+        pairs = zip(task.tolist(), number.tolist(), strict=True)
+        return ["/".join((*names[row], str(own))) for row, own in pairs]
+
     def task_names(self) -> list[tuple[str, str]]:
         """Return the names of the application and of the task, by task."""
         return [(self.applications[row], name) for row, name in zip(self.application, self.tasks, strict=True)]

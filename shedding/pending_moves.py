@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.model.columns import Bools, Floats, Names
+from penstock.model.snapshot import RefusalColumns
 from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import total
 from penstock.shedding.instance_identity import NOBODY, InstanceNames
@@ -32,6 +33,16 @@ class MovesInProgress:
     reserved: Floats
     leaving: Bools
     pending: PendingMoves
+
+
+def without_refused(pending: PendingMoves, refusals: RefusalColumns) -> PendingMoves:
+    """Return the moves that were not refused: what will not move reserves no room."""
+    refused = {subject for subject, what in zip(refusals.subject, refusals.what, strict=True) if what == "machine"}
+    if not (refused and len(pending.who)):
+        return pending
+    kept = np.flatnonzero([subject not in refused for subject in pending.who.subjects()])
+    machines = tuple(pending.machine[row] for row in kept.tolist())
+    return PendingMoves(pending.who.select(kept), machines, pending.since_s[kept], pending.cpu[kept])
 
 
 def moves_in_progress(

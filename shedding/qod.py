@@ -16,7 +16,7 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import Indexes
 from penstock.shedding import accuracy
 from penstock.shedding.group_sums import most, total
-from penstock.shedding.pending_moves import PendingMoves, moves_in_progress, with_moves
+from penstock.shedding.pending_moves import PendingMoves, moves_in_progress, with_moves, without_refused
 from penstock.shedding.progressive_filling import fill
 from penstock.shedding.qod_distribute import distribute
 from penstock.shedding.qod_figures import FigureOptions, Figures, read_figures
@@ -92,7 +92,8 @@ class QualityOfData(Policy[QodMemory]):
             figures.min_ac - without_backlog.c_ac,
         )
         names = snapshot.machines.name
-        in_progress = moves_in_progress(memory.pending_moves, figures, names, snapshot.time_s, self.move_timeout_s)
+        pending = without_refused(memory.pending_moves, snapshot.refusals)
+        in_progress = moves_in_progress(pending, figures, names, snapshot.time_s, self.move_timeout_s)
         figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - in_progress.reserved))
         is_next = memory.decided_s is not None and snapshot.time_s < memory.decided_s + 2 * self.period_s
         confirmed = memory.short if is_next else frozenset()

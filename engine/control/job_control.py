@@ -16,9 +16,11 @@ from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.control.scale_control import ScaleControl
 from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.config import LoopOptions
+from penstock.model.control import NOBODY, Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.plan import Decision, Placement
@@ -92,14 +94,24 @@ class JobControl:
         log: DecisionLog | None = None,
         shedding: LoadShedding | None = None,
         limits: RunningLimits | None = None,
+        control: Control | None = None,
     ) -> None:
-        """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change."""
+        """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change.
+
+        ``control`` says who scales; that needs a log.
+
+        Raises:
+            OptionError: there is no such scaler or parameter; the message names the valid ones.
+        """
         self._graph = graph
         numbers = count(1)
         merger = ReadingMerger(graph, options)
         self._book = ReadingBook(job, merger, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, merger, now_ns, numbers)
+        self._scaling: ScaleControl | None = None
+        if control is not None and control.scale != NOBODY and log is not None:
+            self._scaling = ScaleControl(control, ReadingBook(job, merger, now_ns, numbers), log)
         self._lags = LagMaxima()
         self._errors = ErrorBook()
         self._missed_cycles = 0
@@ -167,6 +179,8 @@ class JobControl:
         """A task manager is lost."""
         self._book.forget(manager)
         self._cycles.forget(manager)
+        if self._scaling is not None:
+            self._scaling.forget(manager)
         self._latest.pop(manager, None)
         self._in_force.pop(manager, None)
         self._sic.forget(manager)
@@ -195,6 +209,9 @@ class JobControl:
         self._decide(snapshot)
         self._lags.see(snapshot)
         self._ticks += 1
+        if self._scaling is not None:
+            places = (job.managers, job.caller, job.places, job.silent_s)
+            self._scaling.tick(places, self._latest, now_ns)
         if self.shedding is None:
             return None
         self._sic.tick(snapshot)
@@ -210,7 +227,8 @@ class JobControl:
         for manager, reading in self._latest.items():
             self._cycles.hear(manager, *reading)
         seen = self._lags.of_cycle(self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns))
-        return self._shed(shedding, seen, in_force or least_rates([*self._in_force.values()] or [self._ordered]))
+        rates = in_force or least_rates([*self._in_force.values()] or [self._ordered])
+        return self._shed(shedding, seen, rates, now_ns)
 
     def _with_sic(self, shedding: LoadShedding, job: JobPlaces, order: KeepOrder | None) -> KeepOrder | None:
         """Return an order with the terms of shedding by SIC, if these decide what is dropped or have done so."""
@@ -238,7 +256,9 @@ class JobControl:
         """Return what load shedding does; None: nothing was decided yet. From any thread."""
         return self._status
 
-    def _shed(self, shedding: LoadShedding, seen: ClusterSnapshot, in_force: KeepRates) -> KeepOrder | None:
+    def _shed(
+        self, shedding: LoadShedding, seen: ClusterSnapshot, in_force: KeepRates, now_ns: int
+    ) -> KeepOrder | None:
         if self._limits is not None:
             shedding.change(self._limits.wanted)
         cycle = shedding.cycle(seen, in_force, self._errors.take())
@@ -249,6 +269,8 @@ class JobControl:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         else:
+            if self._scaling is not None:
+                self._scaling.saw_cycle(cycle.snapshot, cycle.decision, now_ns)
             if self._log is not None:
                 name = shedding.policy_name
                 if self._policy is not shedding.policy:

@@ -1,7 +1,8 @@
 """The policies by name: the one line that a new one needs. ``penstock decide`` looks here.
 
-A policy is a frozen dataclass whose fields are its parameters (`model.policy`); it is imported when it is asked for. It
-comes between guards (`scheduler.guarded`), whose limits are parameters too: ``limits.step_factor``.
+A policy is a frozen dataclass whose fields are its parameters (`model.policy`); it is imported when it is asked for.
+One of a user's is asked for by ``module:Class``. It comes between guards (`scheduler.guarded`), whose limits are
+parameters too: ``limits.step_factor``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,11 +42,7 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Guarded[Any]:
     Raises:
         OptionError: there is no such policy or parameter, or a value does not fit; the valid ones are named.
     """
-    if name not in POLICIES:
-        raise OptionError(f"there is no policy {name!r}; choose from {', '.join(sorted(POLICIES))}")
-    module, _, attribute = POLICIES[name].partition(":")
-    policy: Any = getattr(import_module(module), attribute)
-    policy = guarded(policy() if isinstance(policy, type) else policy, PlanLimits())
+    policy: Any = guarded(policy_object(name), PlanLimits())
     defaults = parameters_of(policy)
     unknown = sorted(parameters.keys() - defaults.keys())
     if unknown:
@@ -58,6 +55,28 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Guarded[Any]:
         raise OptionError(f"policy {name!r}: {error}") from error
     result: Guarded[Any] = policy
     return result
+
+
+def policy_object(name: str) -> Any:
+    """Return a policy, by its name or as ``module:Class``, with its parameters as by default and without guards.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if name not in POLICIES and ":" not in name:
+        raise OptionError(
+            f"there is no policy {name!r}; choose from {', '.join(sorted(POLICIES))}, or name a class of yours as "
+            "'module:Class'"
+        )
+    module, _, attribute = POLICIES.get(name, name).partition(":")
+    try:
+        found: Any = getattr(import_module(module), attribute)
+        made = found() if isinstance(found, type) else found
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise OptionError(f"policy {name!r} cannot be had: {error}") from error
+    if not is_dataclass(made) or not all(callable(getattr(made, part, None)) for part in ("start", "decide")):
+        raise OptionError(f"{name!r} is no policy: it is a frozen dataclass with start() and decide()")
+    return made
 
 
 def parameters_of(policy: Policy[Any]) -> dict[str, Any]:

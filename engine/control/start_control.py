@@ -6,9 +6,10 @@ from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
+from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.model.control import BY_SIC, Control, ControlOptions, Limits
+from penstock.model.control import BY_SIC, NOBODY, Control, ControlOptions, Limits
 from penstock.model.errors import OptionError
 
 RECOMMENDED = Control("qod", "recommend")
@@ -25,7 +26,8 @@ def start_control(
     """Return the controllers of a job, which heed ``limits`` as they change.
 
     Raises:
-        OptionError: the log cannot be written, or limits are of a query without a contract.
+        OptionError: the log cannot be written, limits are of a query without a contract, or who is to scale is not
+            there, or has no log.
         ActionLogError: the file is no log.
     """
     control = RECOMMENDED if options.control is None and options.log is not None else options.control
@@ -46,8 +48,16 @@ def start_control(
                 _check_sic(scope, wanted.shed, acts=acts)
 
         limits.watch(check, control.shed)
+    if control is not None and control.scale != NOBODY:
+        if options.log is None:
+            raise OptionError(
+                f"scale={control.scale!r} recommends, and its recommendations go to the action log: say "
+                "action_log='FILE' (--action-log FILE)"
+            )
+        # What there is not is refused before a file is made.
+        scaler(control)
     log = None if options.log is None else DecisionLog(options.log, warn)
-    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits)
+    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, control)
     started.warn = warn
     return started
 

@@ -16,6 +16,7 @@ from penstock.commands.arguments import (
     TaskManagers,
     TransportChoice,
     optional,
+    pairs,
 )
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
@@ -51,6 +52,16 @@ def run(
     ] = None,
     shed: ShedChoice = None,
     control: ControlChoice = None,
+    scale: Annotated[
+        str | None, optional("NAME", "Policy that says which parallelism and memory are needed, or module:Class.")
+    ] = None,
+    cores: Annotated[
+        float | None, optional("N", "It plans with so many cores; by default with all.", "--cores")
+    ] = None,
+    memory: Annotated[str | None, optional("SIZE", "It plans with so much memory: 16GB.", "--memory")] = None,
+    changes: Annotated[
+        list[str] | None, optional("PARAMETER=VALUE", "One of its parameters. May come again.", "--set")
+    ] = None,
     attached: Annotated[
         bool | None, typer.Option("--attached", help="On Ray: the job ends with this process, and may use its objects.")
     ] = None,
@@ -147,6 +158,10 @@ def run(
             action_log=action_log,
             shed=shed,
             control=control,
+            scale=scale,
+            cores=cores,
+            memory=memory,
+            parameters=pairs("--set", changes, "pace.interval_s=30"),
             attached=attached,
             batch_rows=batch_rows,
             emit_interval=emit_interval,

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from penstock.dsl.job import Handle, Job, RunningJob, make_ready, not_begun, serve
 from penstock.dsl.sink_relocation import relocate
@@ -61,6 +63,10 @@ class RunOverrides:
     action_log: str | None = None
     shed: str | None = None
     control: str | None = None
+    scale: str | None = None
+    cores: float | None = None
+    memory: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
     attached: bool | None = None
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
@@ -101,9 +107,12 @@ class RunOverrides:
             check_reference(self.metrics_token)
         if self.action_token is not None:
             check_reference(self.action_token, "action_token")
-        with_control(None, self.shed, self.control)
+        with_control(None, self.shed, self.control, self._scaling() if self.scale else {})
         letter_target(self.dead_letters)
         check_at_end(self.at_end)
+
+    def _scaling(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("scale", "cores", "memory", "parameters")}
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -129,7 +138,7 @@ class RunOverrides:
             executor=self.executor or options.executor,
             pin=self.pin or options.pin,
             action_log=Path(self.action_log) if self.action_log else options.action_log,
-            control=with_control(options.control, self.shed, self.control),
+            control=with_control(options.control, self.shed, self.control, self._scaling()),
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),

@@ -31,6 +31,8 @@ EXECUTORS = (EMBEDDED, PROCESSES, RAY)
 AUTO = "auto"
 """A parallelism: one instance for each core."""
 
+NO_CHANGES: Mapping[str, Any] = {}
+
 LOOPBACK = ("127.0.0.1", "localhost")
 """Names of this machine from within."""
 
@@ -211,16 +213,23 @@ def _control(control: object) -> Control | None:
     return control
 
 
-def with_control(control: Control | None, shed: str | None, mode: str | None) -> Control | None:
-    """Return the control of a file with what the command line says of it.
+def with_control(
+    control: Control | None, shed: str | None, mode: str | None, scaling: Mapping[str, Any] = NO_CHANGES
+) -> Control | None:
+    """Return the control of a file with what the command line says of it; ``scaling`` is of who scales.
 
     Raises:
         OptionError: there is no such policy or mode; the message names the valid ones.
     """
-    if shed is None and mode is None:
+    changed = {name: value for name, value in scaling.items() if value not in (None, {})}
+    if shed is None and mode is None and not changed:
         return control
     before = control or Control()
-    return replace(before, shed=cast(Shed, shed or before.shed), mode=cast(Mode, mode or before.mode))
+    if "parameters" in changed and changed.get("scale", before.scale) == before.scale:
+        changed["parameters"] = {**before.parameters, **changed["parameters"]}
+    elif changed.get("scale", before.scale) != before.scale:
+        changed = {"parameters": {}, **changed}
+    return replace(before, shed=cast(Shed, shed or before.shed), mode=cast(Mode, mode or before.mode), **changed)
 
 
 def parallelism_option(text: str) -> int | str:

@@ -17,17 +17,8 @@ from penstock.scheduler.capacity import (
     step_paper,
 )
 from penstock.scheduler.flink_er import FlinkEr
-from penstock.scheduler.flow_network import (
-    Layer,
-    as_graph,
-    augmented_flow,
-    bottlenecks,
-    capacity,
-    carried_flow,
-    distributed_flow,
-)
-from penstock.scheduler.max_flow import augment
 from tests.papers_cases import cases
+from tests.scheduler.flow_dags import FORWARD, FREE, Dag, dag_snapshot, minimum_cut, random_dag
 from tests.scheduler.flow_jobs import Stage, snapshot
 
 QUICK = FlinkEr(drain_s=1e12)
@@ -99,7 +90,8 @@ def test_the_lag_is_part_of_the_need() -> None:
     job = [Stage("source", [1e6]), Stage("map", [1000.0])]
     plan = decide(FlinkEr(drain_s=60.0, action_s=0.0), snapshot(900.0, job, lag=60_000.0))
     assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 2),)
-    assert decide(FlinkEr(drain_s=60.0, action_s=0.0), snapshot(900.0, job, lag=10.0)) == NoChange("no source lags")
+    patient = FlinkEr(drain_s=60.0, action_s=0.0, latency_ms=1000.0)
+    assert decide(patient, snapshot(900.0, job, lag=10.0)) == NoChange("no source lags")
 
 
 def test_a_source_that_feeds_two_applications_lags_for_both() -> None:
@@ -113,6 +105,59 @@ def test_a_source_that_feeds_two_applications_lags_for_both() -> None:
     plan = decide(QUICK, two)
     assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 3),)
     assert "is fed: bottleneck 'map'" in plan.reason and "reads: bottleneck" not in plan.reason
+
+
+def test_a_slow_task_gets_headroom_where_no_source_lags() -> None:
+    """At 0.9 of its capacity a task is slow; it gets what lets it carry the load at no more than lambda."""
+    job = [Stage("source", [1e6]), Stage("map", [1000.0])]
+    plan = decide(QUICK, snapshot(900.0, job, lag=0.0))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 2),)
+    assert "bottleneck 'map' (1.11 of the need)" in plan.reason
+    calm = decide(replace(QUICK, latency_ms=1000.0), snapshot(900.0, job, lag=0.0))
+    assert calm == NoChange("no source lags")
+    idle = decide(QUICK, snapshot(500.0, job, lag=0.0))
+    assert isinstance(idle, NoChange) and "it is slow, but no task is saturated" in idle.reason
+
+
+def test_the_most_lagged_source_comes_first_and_a_source_with_room_hides_no_other() -> None:
+    """Two sources lag, by ten hours and by one; each has a branch of its own, and both branches are short."""
+    dag = Dag(
+        [1000.0, 1000.0], 0, [[1e9], [1e9], [400.0], [300.0]], [[1.0]] * 4, [(0, 2, 1.0, FREE), (1, 3, 1.0, FREE)]
+    )
+    state = dag_snapshot(dag)
+    both = replace(state, partitions=replace(state.partitions, end_offset=np.array([36e6, 3.6e6])))
+    plan = decide(QUICK, both)
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(2, 3),)
+    wide = dag_snapshot(replace(dag, rates=[[1e9], [1e9], [4000.0], [300.0]]))
+    plan = decide(QUICK, replace(wide, partitions=both.partitions))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(3, 4),)
+
+
+def test_routes_into_a_task_regard_what_its_instances_forward_to() -> None:
+    """Both tasks have room for 2,000 rows a second, but only instance by instance for 1,000 and 900."""
+    rates = [[1e9], [1500.0, 1000.0], [1000.0, 1500.0]]
+    edges = [(0, 1, 1.0, FREE), (1, 2, 1.0, FORWARD)]
+    dag = Dag([1900.0], 0, rates, [[1.0], [0.9, 0.1], [0.9, 0.1]], edges)
+    plan = decide(QUICK, dag_snapshot(dag))
+    assert isinstance(plan, RescalePlan) and plan.tasks == ()
+    (route,) = plan.routes
+    assert route.edge == 0 and np.all(np.array(route.shares) * 1900 <= 1000 * (1 + 1e-6))
+    plan = decide(QUICK, dag_snapshot(replace(dag, offered=[2100.0])))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 3), TaskSize(2, 3))
+
+
+@settings(max_examples=cases())
+@given(st.integers(0, 2**32 - 1))
+def test_the_bottleneck_is_the_minimum_cut_of_networkx(seed: int) -> None:
+    dag = random_dag(seed)
+    value, cut = minimum_cut(dag)
+    plan = decide(replace(QUICK, saturated=1.0), dag_snapshot(dag))
+    if value >= 1 - 1e-6:
+        assert getattr(plan, "tasks", ()) == () and "of the need" in plan.reason and "bottleneck" not in plan.reason
+        return
+    assert isinstance(plan, RescalePlan)
+    assert f"({value:.3g} of the need)" in plan.reason
+    assert {size.task for size in plan.tasks} == cut
 
 
 def test_one_action_settles_before_the_next() -> None:
@@ -168,52 +213,6 @@ def test_detection_follows_what_was_measured() -> None:
     latency = np.array([400.0, 100.0, 100.0, np.nan])
     found = detect(limits, flow, latency, 500.0, np.full(4, 10.0))
     assert found.tolist() == [150.0, 110.0, 100.0, 100.0]
-
-
-def random_layers(seed: int) -> list[Layer]:
-    random = np.random.default_rng(seed)
-    layers = []
-    for task in range(int(random.integers(1, 6))):
-        count = int(random.integers(1, 6))
-        most = random.uniform(0.05, 1.0, count) * random.choice([0.5, 1.0, 2.0])
-        shares = random.dirichlet(np.ones(count))
-        is_free = bool(random.random() < 0.6)
-        layers.append(Layer(task, np.arange(count, dtype=np.int32), most, shares, is_free))
-    flow = float(random.uniform(0, 1)) * capacity(layers)
-    return [Layer(x.task, x.instances, x.capacity, x.flow * flow, x.is_free) for x in layers]
-
-
-@settings(max_examples=cases())
-@given(st.integers(0, 2**32 - 1))
-def test_one_step_hands_out_what_augmenting_paths_do(seed: int) -> None:
-    layers = random_layers(seed)
-    most, now = capacity(layers), carried_flow(layers)
-    graph, _ = as_graph(layers)
-    assert augment(graph, 0, len(layers)) == pytest.approx(most, rel=1e-6)
-    assert now <= most * (1 + 1e-9)
-    goal = min(1.0, most)
-    value, flows, cut = augmented_flow(layers, goal)
-    assert value >= goal * (1 - 1e-9) and (cut == [] or value < goal)
-    for layer, paths in zip(layers, flows, strict=True):
-        own = distributed_flow(layer, goal)
-        assert own.sum() == pytest.approx(goal) and np.all(own >= 0)
-        assert np.all(own <= layer.capacity * (1 + 1e-6))
-        assert paths.sum() == pytest.approx(value)
-    with pytest.raises(ValueError, match="carries"):
-        distributed_flow(min(layers, key=lambda layer: layer.whole), most * 1.01)
-
-
-@settings(max_examples=cases())
-@given(st.integers(0, 2**32 - 1))
-def test_the_minimum_cut_names_the_narrowest_layers(seed: int) -> None:
-    layers = random_layers(seed)
-    most = capacity(layers)
-    _, _, cut = augmented_flow(layers, most * 2)
-    assert cut and all(layers[place].whole == pytest.approx(most, rel=1e-6) for place in cut)
-    named = bottlenecks(layers, most, 0.85)
-    assert {layers[place].task for place in cut} <= {layer.task for layer in named}
-    assert [layer.whole for layer in named] == sorted(layer.whole for layer in named)
-    assert bottlenecks(layers, 0.0, 0.85) == []
 
 
 @settings(max_examples=cases())

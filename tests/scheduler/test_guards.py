@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.engine.control.policies import POLICIES, make_policy
+from penstock.engine.control.steering import IF_FREE, OWNS, control_loop
 from penstock.model.plan import (
     ApplicationSize,
     BucketMove,
@@ -26,6 +27,8 @@ from penstock.model.plan import (
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
 from penstock.scheduler.guarded import Guarded, guarded
 from penstock.scheduler.limits import PlanLimits
+from penstock.scheduler.loop_state import ended
+from penstock.scheduler.ownership import Resource, is_empty
 from penstock.scheduler.plausible_readings import plausible_snapshot
 from tests.papers_cases import cases
 from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
@@ -253,3 +256,53 @@ def test_a_time_that_fades_to_nothing_is_no_time() -> None:
     seen = plausible_snapshot(replace(snapshot, instances=replace(snapshot.instances, core_wait_ns=fading)), None, 10.0)
     assert seen.instances.core_wait_ns is not None
     assert seen.instances.core_wait_ns.tolist() == [1e-3, *[0.0] * (len(fading) - 1)]
+
+
+SCALERS = tuple(name for name in OWNS if Resource.PARALLELISM in (*OWNS[name], *IF_FREE.get(name, ())))
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_at_a_time(scaler: str) -> None:
+    quotas = {"most_instances": 9, "most_parallelism": 5, "most_cores": 6.0, "most_memory_bytes": 12 * GB}
+    given = {f"limits.{key}": value for key, value in quotas.items()}
+    loop = control_loop({"qod": given, "placement": given, scaler: given}, acts=True, cool_down_s=0.0)
+    acted = 0
+    for seed in range(cases(20)):
+        rng = np.random.default_rng([seed, sum(scaler.encode())])
+        state = loop.start(0.0)
+        for number in range(1, 9):
+            now_s = 100.0 * number
+            calm = number % 2 == 0
+            snapshots = {
+                name: job(number, now_s) if calm else hostile(rng, number * 100) for name in loop.due(state, now_s)
+            }
+            busy = state.busy
+            try:
+                decisions, _, state = loop.tick(snapshots, now_s, state)
+                for item in decisions:
+                    within(item.allowed, item.snapshot, PlanLimits(**quotas))  # type: ignore[arg-type]
+            except Exception as error:
+                raise AssertionError(f"qod and {scaler}, seed {seed}, snapshot {number}") from error
+            begun = [
+                item for item in decisions if item.acts and item.policy != "placement" and not is_empty(item.allowed)
+            ]
+            assert len(begun) <= (0 if busy else 1)
+            acted += len(begun)
+            if rng.random() < 0.5:
+                state = ended(state, state.busy, now_s, is_done=bool(rng.random() < 0.8))
+    assert acted or scaler not in ("autoscaler", "ds2", "flink-er", "justin"), "the others learn from a history first"
+
+
+@pytest.mark.parametrize("name", [*CASES])
+def test_known_hostile_snapshots_lead_a_loop_to_no_more_than_their_policy(name: str) -> None:
+    case = CASES[name]
+    loop = control_loop({case["policy"]: case.get("parameters", {})}, acts=True, cool_down_s=0.0)
+    (item,) = loop.policies
+    state = loop.start(0.0)
+    if "first" in case:
+        _, _, state = loop.tick({item.name: changed(job(9, case.get("first_s", 60.0)), case["first"])}, 60.0, state)
+        state = ended(state, state.busy, 60.0, is_done=False)
+    snapshot = changed(job(10, case.get("time_s", 100.0), case.get("window_s", 10.0)), case.get("set", {}))
+    decisions, _, _ = loop.tick({item.name: snapshot}, 100.0, state)
+    for decision in decisions:
+        within(decision.allowed, decision.snapshot, replace(DEFAULT, most_memory_bytes=48 * GB))

@@ -96,6 +96,7 @@ class Cluster:
         threads = np.ceil([machine.cores for machine in spec.machines]).astype(np.int64)
         self._machine_cores = np.array([machine.cores for machine in spec.machines], np.float64)
         self._threads, self._thread_machine = threads, np.repeat(np.arange(len(threads)), threads)
+        self._leaves_s = np.array([machine.leaves_s for machine in spec.machines])
         self._starts_s = np.array([item.starts_s for item in spec.applications])
         self._steady = 0
         self.slow_since_s = 0.0
@@ -140,10 +141,11 @@ class Cluster:
         return [edge_shares(self.spec, self.graph, self.layout, edge) for edge in range(len(self.spec.edges))]
 
     def running(self) -> Bools:
-        """Return which instances run: they have a place, their application is up, no action pauses them."""
+        """Return which instances run: their machine is there, their application is up, no action pauses them."""
         top = self.top
         up = self.down_until[top.application] <= self.time_s + 1e-9
-        return up & (top.machine >= 0) & ~self.paused[top.slot]
+        is_there = (top.machine >= 0) & (self._leaves_s[top.machine] > self.time_s + 1e-9)
+        return up & is_there & ~self.paused[top.slot]
 
     def advance(self, until_s: float) -> None:
         """Go on to ``until_s``."""

@@ -23,11 +23,11 @@ def first_layout(spec: ClusterSpec, seed: int) -> Layout:
 
 
 def roomiest(spec: ClusterSpec, layout: Layout, time_s: float) -> int:
-    """Return the machine, of those that have joined, with the fewest instances a core."""
+    """Return the machine, of those that are there, with the fewest instances a core."""
     used = instances_on(spec, layout)
     cores = np.array([machine.cores for machine in spec.machines])
-    joined = np.array([machine.joins_s <= time_s for machine in spec.machines])
-    return int(np.argmin(np.where(joined, (used + 1) / cores, np.inf)))
+    is_there = np.array([machine.joins_s <= time_s < machine.leaves_s for machine in spec.machines])
+    return int(np.argmin(np.where(is_there, (used + 1) / cores, np.inf)))
 
 
 def instances_on(spec: ClusterSpec, layout: Layout) -> Floats:

@@ -180,7 +180,7 @@ def _machines(cluster: Cluster, window: ReportWindow, count: int, blur: _Blur) -
         network_heartbeat_bytes=blur(cluster.links.heartbeat[first] * window.window_s, missing),
         network_checkpoint_bytes=blur(counted.network_checkpoint_bytes[first], missing),
         network_other_bytes=blur(counted.network_other_bytes[first], missing),
-        heartbeat_age_s=np.full(count, cluster.time_s - window.time_s),
+        heartbeat_age_s=cluster.time_s - np.minimum(window.time_s, [item.leaves_s for item in specs]),
     )
 
 

@@ -14,8 +14,9 @@ NEVER = Constant(0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSpec:
-    """A machine that joins at ``joins_s``. ``foreign_cores`` is what other processes want, at most as many threads as
-    it has cores; a link carries ``link_bytes_per_s`` each way, of which heartbeats take ``heartbeat_bytes_per_s``.
+    """A machine that joins at ``joins_s`` and is lost at ``leaves_s``. ``foreign_cores`` is what other processes want,
+    at most as many threads as it has cores; a link carries ``link_bytes_per_s`` each way, of which heartbeats take
+    ``heartbeat_bytes_per_s``.
     """
 
     name: str
@@ -25,6 +26,7 @@ class MachineSpec:
     heartbeat_bytes_per_s: float
     foreign_cores: Curve = NEVER
     joins_s: float = 0.0
+    leaves_s: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,10 @@ def dear(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def decisions(log: Path) -> list[Mapping[str, Any]]:
-    """Return what load shedding has recommended so far."""
+def decisions(log: Path, policy: str = "qod") -> list[Mapping[str, Any]]:
+    """Return what a policy has recommended so far."""
     lines = [json.loads(line) for line in log.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    return [line["decision"] for line in lines if line["kind"] == "decision" and line["policy"] == "qod"]
+    return [line["decision"] for line in lines if line["kind"] == "decision" and line["policy"] == policy]
 
 
 @pytest.mark.long("tests/engine/control/test_source_logs.py decides the same by readings made by hand")
@@ -60,3 +60,25 @@ def test_shedding_is_recommended_to_a_job_that_cannot_keep_up_alone(
     assert all(each.same for each in redecide(log, "qod", {}))
     last = decisions(log)[-1]
     assert (last["kind"], last.get("source_keep", {}).get("0", 1.0) < 1.0) == (kind, kind == "ShedPlan")
+
+
+@pytest.mark.long("tests/engine/control/test_scale_control.py decides the same by readings made by hand")
+@pytest.mark.parametrize("options", [{"executor": "processes", "task_managers": 1}, {"executor": "embedded"}])
+def test_instances_are_recommended_to_a_task_that_cannot_keep_up(options: Mapping[str, Any], tmp_path: Path) -> None:
+    job, log = ps.Job(), tmp_path / "actions.jsonl"
+    rows = ps.read(SteadySource(3_000, keys=1), job=job).name("due").rebalance()
+    rows.map_batches(dear).name("dear").write_black_hole().name("sink")
+    control = ps.Control(scale="ds2", cores=64, parameters={"pace": {"interval_s": 5}})
+    given: Any = {"parallelism": 1, "batch_rows": 50, "directory": tmp_path, **options}
+    handle = job.start("steady", action_log=log, control=control, **given)
+
+    def grown() -> list[Mapping[str, Any]]:
+        return [plan for plan in decisions(log, "ds2") if plan["kind"] == "RescalePlan"]
+
+    until(lambda: bool(grown()), handle)
+    handle.stop()
+    handle.wait()
+    (size,) = grown()[0]["tasks"]
+    # A row takes a core for a millisecond at least, so that three instances are needed, and a step is at most three.
+    assert (size["task"], size["parallelism"]) == (1, 3)
+    assert all(each.same for each in redecide(log, "ds2", {}))

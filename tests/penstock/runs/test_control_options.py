@@ -31,12 +31,40 @@ def test_the_command_line_wins_over_the_program() -> None:
         ({"offered": "guess"}, "control: offered is 'end offsets' or 'lag maxima', not 'guess'"),
         ({"period_s": 0}, "control: period_s is a number of whole seconds, 1 or more, not 0"),
         ({"period_s": 2.5}, "control: period_s is a number of whole seconds, 1 or more, not 2.5"),
+        (
+            {"scale": "ds2", "mode": "act"},
+            "control: scale='ds2' can only recommend, as nothing changes a running job's parallelism or memory yet: "
+            "say mode='recommend', or leave scale out",
+        ),
+        ({"cores": 4}, "control: cores is of a policy that scales: say which, as scale='ds2'"),
+        ({"scale": "ds2", "cores": 0}, "control: cores is a number above 0, not 0"),
+        (
+            {"scale": "ds2", "memory": "much"},
+            "control: memory is a number of bytes such as '16GB' or '512MiB', not 'much'",
+        ),
     ],
 )
 def test_what_there_is_not_is_refused(values: dict[str, object], sentence: str) -> None:
     with pytest.raises(OptionError) as refused:
         ps.Control(**values)  # type: ignore[arg-type]
     assert str(refused.value) == sentence
+
+
+def test_who_scales_is_said_by_the_command_line_too() -> None:
+    program = ps.Control(scale="ds2", cores=8, parameters={"factor": 0.1, "pace.interval_s": 20})
+    options = make_options("shop", {"control": program})
+    changed = RunOverrides(memory="2GiB", parameters={"factor": "0.2"}).apply(options).control
+    assert changed is not None and changed.scale == "ds2"
+    assert changed.parameters == {"factor": "0.2", "pace.interval_s": 20}
+    assert changed.quotas == {"most_cores": 8, "most_memory_bytes": 2.0 * 1024**3}
+    # Parameters are of a policy, so that another one has none of them.
+    other = RunOverrides(scale="justin").apply(options).control
+    assert other == ps.Control(scale="justin", cores=8)
+    assert RunOverrides(scale="flink-er", cores=2.0).apply(RunOptions("shop")).control == ps.Control(
+        scale="flink-er", cores=2.0
+    )
+    with pytest.raises(OptionError, match="can only recommend"):
+        RunOverrides(scale="ds2", control="act")
 
 
 def test_what_is_no_control_is_refused() -> None:

@@ -1,0 +1,127 @@
+"""Policies of a control loop, by name: what each owns, how often it decides, and its parameters from a mapping.
+
+Called by `scale_control` for the job of a head, and by the evaluation of policies together.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.engine.control.policies import make_policy, parameters_of, policy_object
+from penstock.model.control import NOBODY, Control
+from penstock.model.errors import OptionError
+from penstock.scheduler.control_loop import ControlLoop, Steering
+from penstock.scheduler.ownership import Level, Resource, Role, TwoOwnersError
+
+_SIZES = (Resource.PARALLELISM,)
+_MEMORY = (Resource.PARALLELISM, Resource.TASK_MEMORY)
+
+OWNS: dict[str, tuple[Resource, ...]] = {
+    "autoscaler": _SIZES,
+    "ds2": _SIZES,
+    "ds2-fitted": _SIZES,
+    "flink-er": (Resource.PARALLELISM, Resource.BUCKETS, Resource.ROUTES),
+    "justin": _MEMORY,
+    "memory-choice": _MEMORY,
+    "placement": (Resource.STARTS,),
+    "qod": (Resource.KEEP_RATES, Resource.MOVES),
+    "qod-paper": (Resource.KEEP_RATES, Resource.MOVES),
+    "sage": (Resource.ALLOCATIONS,),
+    "sage-at-once": (Resource.ALLOCATIONS,),
+}
+"""What each named policy owns; a class of a user's says so in ``owns``, a tuple of the same words."""
+
+IF_FREE: dict[str, tuple[Resource, ...]] = {"sage": _SIZES, "sage-at-once": _SIZES}
+"""What a policy owns where no other does."""
+
+EVERY_S = {Level.KEEP: 5.0, Level.START: 1.0, Level.SIZE: 30.0, Level.APPLICATION: 60.0}
+"""Seconds between two decisions, of policies that have no interval of their own."""
+
+INTERVALS = {"pace.interval_s": 0.0, "ds2.pace.interval_s": 0.0, "period_s": 0.6}
+"""Parameters that are an interval, and the share of it that its policy waits itself in a loop, which keeps it.
+
+Shedding that lasts makes a decision due before its time, and what is seen ends a little before or after a tick.
+"""
+
+
+def steering(name: str, parameters: Mapping[str, Any], *, limits: Mapping[str, Any] | None = None) -> Steering:
+    """Return a policy for a loop; parameters may be nested, as tables of TOML are, ``limits`` are those of the guards.
+
+    Raises:
+        OptionError: there is no such policy or parameter, or a value does not fit; the valid ones are named.
+    """
+    given = dict(_flat(parameters)) | {f"limits.{key}": value for key, value in (limits or {}).items()}
+    policy, role = make_policy(name, given), role_of(name)
+    own = parameters_of(policy)
+    every_s = EVERY_S[role.level]
+    for interval, share in INTERVALS.items():
+        if interval in own:
+            every_s = float(own[interval])
+            policy = make_policy(name, {**given, interval: share * every_s})
+    if not every_s > 0:
+        raise OptionError(f"policy {name!r}: an interval is above 0 s, not {every_s:g}")
+    return Steering(name, policy, role, every_s)
+
+
+def scaler(control: Control) -> Steering:
+    """Return the policy that scales a job under this control, beside what sheds and places there.
+
+    Raises:
+        OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
+    """
+    item = steering(control.scale, control.parameters, limits=control.quotas)
+    if item.role.level < Level.SIZE:
+        sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))
+        raise OptionError(
+            f"control: {control.scale!r} decides on {' and '.join(sorted(item.role.owns))}, and not on sizes: scale is "
+            f"{sizing}, or a class of yours"
+        )
+    beside = ["placement"] if control.shed == NOBODY else ["placement", "qod"]
+    control_loop({**{name: {} for name in beside}, item.name: control.parameters})
+    return item
+
+
+def role_of(name: str) -> Role:
+    """Return what a policy owns, and its level.
+
+    Raises:
+        OptionError: there is no such policy, or a user's class does not say what it owns.
+    """
+    owns = OWNS.get(name)
+    if owns is None:
+        said = getattr(policy_object(name), "owns", None)
+        words = [resource.value for resource in Resource]
+        if not said or isinstance(said, str) or not set(said) <= set(words):
+            raise OptionError(
+                f"policy {name!r} does not say what it decides on: give its class an attribute owns, a tuple of "
+                f"{', '.join(map(repr, words))}"
+            )
+        owns = tuple(Resource(word) for word in said)
+    return Role(_level(owns), frozenset(owns), frozenset(IF_FREE.get(name, ())))
+
+
+def control_loop(policies: Mapping[str, Mapping[str, Any]], **options: Any) -> ControlLoop:
+    """Return the loop of these policies, by name with their parameters; ``options`` are those of `ControlLoop`.
+
+    Raises:
+        OptionError: there is no such policy or parameter, or two policies own the same.
+    """
+    try:
+        return ControlLoop(tuple(steering(name, given) for name, given in policies.items()), **options)
+    except TwoOwnersError as error:
+        raise OptionError(f"control: {error}") from error
+
+
+def _level(owns: tuple[Resource, ...]) -> Level:
+    if Resource.ALLOCATIONS in owns:
+        return Level.APPLICATION
+    if set(owns) & {Resource.PARALLELISM, Resource.TASK_MEMORY, Resource.BUCKETS, Resource.ROUTES}:
+        return Level.SIZE
+    return Level.KEEP if set(owns) & {Resource.KEEP_RATES, Resource.MOVES} else Level.START
+
+
+def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

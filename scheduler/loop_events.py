@@ -1,0 +1,53 @@
+"""What a control loop sees by itself of a snapshot: starts, lost machines, shedding. Called by `control_loop`."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.loop_state import LoopState
+from penstock.scheduler.true_rates import or_nan
+
+
+def with_starts(state: LoopState, snapshot: ClusterSnapshot) -> LoopState:
+    """Return the memory with applications that were not seen before: they have settled since their start."""
+    names = snapshot.applications.name
+    if all(name in state.settled_s for name in names):
+        return state
+    age_s = or_nan(snapshot.instances.age_s, len(snapshot.instances))
+    youngest = np.full(len(names), np.inf)
+    np.fmin.at(youngest, snapshot.tasks.application[snapshot.instances.task], age_s)
+    first = {name: float(snapshot.time_s - youngest[row]) for row, name in enumerate(names)}
+    return replace(state, settled_s={**first, **state.settled_s})
+
+
+def with_losses(state: LoopState, snapshot: ClusterSnapshot, lost_after_s: float) -> tuple[LoopState, bool]:
+    """Return the memory with machines that were lost, and whether one is news that instances are on.
+
+    Applications on such a machine have settled.
+    """
+    machines, of = snapshot.machines, snapshot.instances
+    if machines.heartbeat_age_s is None:
+        return state, False
+    silent = machines.heartbeat_age_s > lost_after_s
+    lost = frozenset(name for name, is_lost in zip(machines.name, silent.tolist(), strict=True) if is_lost)
+    new = np.array([name in lost - state.lost for name in machines.name], np.bool_)
+    placed = np.unique(snapshot.tasks.application[of.task[new[of.machine]]]) if len(new) else np.zeros(0, np.int32)
+    hit = {snapshot.applications.name[row] for row in placed.tolist()}
+    return replace(state, lost=lost, settled_s={**state.settled_s, **dict.fromkeys(hit, -np.inf)}), bool(hit)
+
+
+def has_seen(decision: Decision) -> bool:
+    """Return whether a policy could see, and decided."""
+    return not isinstance(decision, NoChange) or decision.cause is Cause.DECIDED
+
+
+def shed_applications(snapshot: ClusterSnapshot, decision: Decision) -> frozenset[str]:
+    """Return the applications of which a plan of keep rates sheds a query, or lacks instances for one."""
+    if not isinstance(decision, ShedPlan):
+        return frozenset()
+    of, names = snapshot.tasks.application, snapshot.applications.name
+    shares = zip(snapshot.queries.task.tolist(), decision.desired_accuracy, strict=True)
+    tasks = [task for task, share in shares if share < 1.0]
+    return frozenset(names[of[task]] for task in [*tasks, *(demand.task for demand in decision.demands)])

@@ -1,0 +1,142 @@
+"""What a flow network is made of: needs of tasks, lags of sources, and layers (Flink-ER, 2.2). Called by `flink_er`."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.model.columns import Bools, Floats, Ints
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.task_levels import task_levels
+from penstock.scheduler.flow_network import Layer
+from penstock.scheduler.propagation import propagate
+from penstock.scheduler.row_groups import RowGroups
+from penstock.scheduler.shed_rows import shed_below
+from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
+
+
+def needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, str]:
+    """Return the rate (rows/s) that must enter every task, and the name of a figure that is missing.
+
+    Of a source: the offered rate, plus the backlog and the input during an action, spread over ``drain_s``.
+    """
+    rates = task_rates(snapshot)
+    targets = source_targets(snapshot)
+    backlog = _backlog(snapshot)
+    if backlog is not None:
+        reader = snapshot.instances.task[snapshot.partitions.instance]
+        targets = targets * (1 + action_s / drain_s) + sum_by(reader, backlog, len(targets)) / drain_s
+    ratios = output_ratios(snapshot, rates.rate_in)
+    found = propagate(targets, ratios, snapshot.edges.producer, snapshot.edges.consumer)
+    unknown = np.flatnonzero(np.isnan(found))
+    if not len(unknown):
+        return found, ""
+    task = int(unknown[0])
+    owner = snapshot.applications.name[snapshot.tasks.application[task]]
+    return found, f"what must enter task {snapshot.tasks.name[task]!r} of {owner!r}"
+
+
+def _backlog(snapshot: ClusterSnapshot) -> Floats | None:
+    ends, positions = snapshot.partitions.end_offset, snapshot.partitions.position
+    return None if ends is None or positions is None else np.maximum(ends - positions, 0.0)
+
+
+def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
+    """Return each source's lag in seconds of its input: that of its most lagging partition (eq 1's source).
+
+    What was shed in the window, at the source or below it, would wait if nothing were shed, and counts as lag; it is no
+    part of the need. 0 of other tasks; None: partitions were not measured.
+    """
+    backlog, appended = _backlog(snapshot), snapshot.partitions.appended
+    if backlog is None or appended is None:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.where(backlog > 0, backlog / (appended / snapshot.window_s), 0.0)
+    lags = np.zeros(len(snapshot.tasks))
+    np.maximum.at(lags, snapshot.instances.task[snapshot.partitions.instance], seconds)
+    return np.where(snapshot.tasks.is_source, lags + shed_below(snapshot) * snapshot.window_s, lags)
+
+
+def slow_tasks(snapshot: ClusterSnapshot, latency_ms: float) -> Ints:
+    """Return the tasks whose mean latency (eq 12) is above the constraint; not measured is not above."""
+    instances, tasks = snapshot.instances, len(snapshot.tasks)
+    each = or_nan(instances.latency_ms, len(instances))
+    known = ~np.isnan(each)
+    count = np.bincount(instances.task, known, tasks)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = sum_by(instances.task, np.where(known, each, 0.0), tasks) / count
+    return np.flatnonzero(np.nan_to_num(mean) > latency_ms).astype(np.int32)
+
+
+class Network:
+    """Splits a snapshot into layers; sorted once, as there may be thousands of applications."""
+
+    def __init__(self, snapshot: ClusterSnapshot, limits: Floats, needs: Floats) -> None:
+        """``limits``: rows/s that an instance can take; ``needs``: rows/s that must enter a task."""
+        instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
+        self._limits, self._needs, self._number = limits, needs, instances.number
+        self._flow = np.nan_to_num(or_nan(instances.records_in, len(limits))) / snapshot.window_s
+        self._instances = RowGroups(instances.task, tasks)
+        self._below, self._above = RowGroups(edges.producer, tasks), RowGroups(edges.consumer, tasks)
+        self._producer, self._consumer = edges.producer, edges.consumer
+        self._level, self._by_level = task_levels(tasks, edges.producer, edges.consumer)
+        has_input = np.bincount(edges.consumer, minlength=tasks) > 0
+        fixed = np.bincount(edges.consumer, ~edges.is_free, tasks)
+        self._is_free = (fixed == 0) & has_input
+        forward = np.zeros(len(edges), np.bool_) if edges.is_forward is None else edges.is_forward
+        self._follows: Bools = (np.bincount(edges.consumer, ~forward, tasks) == 0) & has_input
+        self._reached: dict[int, Ints] = {}
+
+    def reached(self, source: int) -> Ints:
+        """Return the tasks that a source's rows come to, itself the first, in the order of the data."""
+        if source not in self._reached:
+            found, ahead = {source}, [source]
+            while ahead:
+                below = self._consumer[self._below.rows(ahead.pop())].tolist()
+                ahead += [task for task in below if task not in found]
+                found.update(below)
+            self._reached[source] = np.array(sorted(found, key=lambda task: (self._level[task], task)), np.int32)
+        return self._reached[source]
+
+    def most_lagged(self, lags: Floats) -> Ints:
+        """Return for each task the source above it that lags most; a source is its own."""
+        worst, origin = lags.copy(), np.arange(len(lags), dtype=np.int32)
+        for edges in self._by_level:
+            ordered = edges[np.argsort(worst[self._producer[edges]], kind="stable")]
+            above, below = self._producer[ordered], self._consumer[ordered]
+            # Of several edges into a task the last, from the most lagged, is what stays.
+            worst[below], origin[below] = worst[above], origin[above]
+        return origin
+
+    def layers(self, tasks: Sequence[int], headroom: float = 1.0) -> list[Layer]:
+        """Return tasks as layers, of which ``headroom`` needs are asked; they stand in the order of the data.
+
+        An instance without figures takes the mean of the others; a task without need, or figures, is left out.
+        """
+        layers: list[Layer] = []
+        places: dict[int, int] = {}
+        for task in tasks:
+            rows, need = self._instances.rows(task), self._needs[task] * headroom
+            limits = self._limits[rows]
+            finite = limits[~np.isnan(limits)]
+            if not (need > 0 and len(finite)):
+                continue
+            most = np.where(np.isnan(limits), finite.mean(), limits) / need
+            follows = self._followed(task, layers, places)
+            is_free = follows is not None or bool(self._is_free[task])
+            places[task] = len(layers)
+            layers.append(Layer(task, rows, most, self._flow[rows] / need, is_free, follows))
+        return layers
+
+    def _followed(self, task: int, layers: Sequence[Layer], places: dict[int, int]) -> int | None:
+        """Return the free layer whose lanes a task goes on with, instance by instance."""
+        if not self._follows[task]:
+            return None
+        heads = set()
+        for above in self._producer[self._above.rows(task)].tolist():
+            if above not in places:
+                return None
+            layer = layers[places[above]]
+            heads.add(places[above] if layer.follows is None else layer.follows)
+        head = heads.pop()
+        mine, its = self._number[self._instances.rows(task)], self._number[layers[head].instances]
+        return head if not heads and layers[head].is_free and np.array_equal(mine, its) else None

@@ -1,0 +1,64 @@
+"""The flow network of a chain against its closed form: the narrowest task is what it carries, and what is blamed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.scheduler.flow_network import ENOUGH, Layer, allocate, as_graph
+from penstock.scheduler.max_flow import value
+from tests.papers_cases import cases
+
+
+def random_layers(seed: int) -> list[Layer]:
+    random = np.random.default_rng(seed)
+    layers = []
+    for task in range(int(random.integers(1, 6))):
+        count = int(random.integers(1, 6))
+        most = random.uniform(0.05, 1.0, count) * random.choice([0.5, 1.0, 2.0])
+        shares = random.dirichlet(np.ones(count))
+        is_free = bool(random.random() < 0.6)
+        layers.append(Layer(task, np.arange(count, dtype=np.int32), most, shares, is_free))
+    flow = float(random.uniform(0.01, 1)) * min(layer.whole for layer in layers)
+    return [Layer(x.task, x.instances, x.capacity, x.flow * flow, x.is_free) for x in layers]
+
+
+@settings(max_examples=cases())
+@given(st.integers(0, 2**32 - 1), st.floats(0.85, 1.0))
+def test_a_chain_carries_its_narrowest_layer_and_lambda_names_those_nearly_as_narrow(
+    seed: int, saturated: float
+) -> None:
+    layers = random_layers(seed)
+    carried = min(1.0, *(layer.whole for layer in layers))
+    allocation = allocate(layers, saturated)
+    assert allocation.value == pytest.approx(carried, rel=1e-6)
+    named = [layers[short.place] for short in allocation.bottlenecks]
+    short = [x for x in layers if x.whole < ENOUGH and carried >= ENOUGH * saturated * x.whole]
+    assert named == sorted(short, key=lambda layer: layer.whole)
+    assert [x.whole for x in allocation.bottlenecks] == pytest.approx([layer.whole for layer in named])
+
+
+@settings(max_examples=cases())
+@given(st.integers(0, 2**32 - 1))
+def test_what_is_handed_out_fits_and_is_all_that_each_layer_can_carry(seed: int) -> None:
+    layers = random_layers(seed)
+    for layer, flows in zip(layers, allocate(layers, 0.85).flows, strict=True):
+        assert np.all(flows >= 0) and np.all(flows <= layer.capacity * (1 + 1e-6))
+        assert flows.sum() == pytest.approx(min(1.0, layer.whole), rel=1e-6)
+        if not layer.is_free:
+            assert flows / flows.sum() == pytest.approx(layer.flow / layer.flow.sum())
+
+
+def test_the_network_starts_with_the_flow_that_is_there() -> None:
+    layers = [
+        Layer(0, np.arange(2, dtype=np.int32), np.array([0.6, 0.2]), np.array([0.3, 0.3]), True),
+        Layer(1, np.arange(1, dtype=np.int32), np.array([2.0]), np.array([0.4]), False),
+    ]
+    graph, stages = as_graph(layers)
+    assert stages == [[0], [1]] and value(graph, 0) == pytest.approx(0.4)
+    assert [flow.sum() for flow in graph.flow] == pytest.approx([0.4, 0.4, 0.4])
+
+
+def test_nothing_is_a_bottleneck_of_no_flow() -> None:
+    layers = [Layer(0, np.arange(1, dtype=np.int32), np.array([0.0]), np.array([0.0]), True)]
+    assert allocate(layers, 0.85).bottlenecks == ()
