@@ -83,11 +83,6 @@ class Control:
             given = [name for name in ("cores", "memory", "parameters") if getattr(self, name) not in (None, {})]
             if given:
                 raise OptionError(f"control: {given[0]} is of a policy that scales: say which, as scale='ds2'")
-        elif self.mode == "act":
-            raise OptionError(
-                f"control: scale={self.scale!r} can only recommend, as nothing changes a running job's parallelism or "
-                "memory yet: say mode='recommend', or leave scale out"
-            )
         if self.cores is not None and not self.cores > 0:
             raise OptionError(f"control: cores is a number above 0, not {self.cores!r}")
         if self.memory is not None:

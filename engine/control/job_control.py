@@ -16,6 +16,7 @@ from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.scale_control import ScaleControl
 from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.jobs.running_limits import RunningLimits
@@ -95,10 +96,13 @@ class JobControl:
         shedding: LoadShedding | None = None,
         limits: RunningLimits | None = None,
         control: Control | None = None,
+        actuator: ScaleActuator | None = None,
+        before: "JobControl | None" = None,
     ) -> None:
         """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change.
 
-        ``control`` says who scales; that needs a log.
+        ``control`` says who scales; without an ``actuator`` that one recommends. Of the controllers ``before``, of
+        another plan of the job, some of what they remember counts: the CPU of tasks, and what was scaled.
 
         Raises:
             OptionError: there is no such scaler or parameter; the message names the valid ones.
@@ -110,8 +114,11 @@ class JobControl:
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, merger, now_ns, numbers)
         self._scaling: ScaleControl | None = None
-        if control is not None and control.scale != NOBODY and log is not None:
-            self._scaling = ScaleControl(control, ReadingBook(job, merger, now_ns, numbers), log)
+        if control is not None and control.scale != NOBODY:
+            memory = None if before is None or before._scaling is None else before._scaling.memory()
+            since_ns = now_ns if memory is None else memory.began_ns
+            book = ReadingBook(job, merger, since_ns, numbers)
+            self._scaling = ScaleControl(control, graph, book, log, actuator, memory)
         self._lags = LagMaxima()
         self._errors = ErrorBook()
         self._missed_cycles = 0
@@ -132,6 +139,8 @@ class JobControl:
         self._has_decided = False
         self._log = log
         self._tick_ns: int | None = None
+        if before is not None:
+            self.know(before.measured_cpu)
 
     @property
     def due_ns(self) -> int | None:

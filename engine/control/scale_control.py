@@ -1,43 +1,83 @@
-"""The scaler of a running job in its head: it looks once per its interval, and recommends to the action log.
+"""The scaler of a running job in its head: it looks once per its interval, and recommends to the action log, or acts.
 
-The shell of `scheduler.control_loop` around a job. Nothing changes parallelism or memory of a job that runs yet.
+The shell of `scheduler.control_loop` around a job. It can change parallelism, and not the memory of a task that runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
 from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
-from penstock.model.plan import Decision
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.plan import Decision, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import ControlLoop
 from penstock.scheduler.loop_events import shed_applications
-from penstock.scheduler.loop_state import LoopDecision
+from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
+from penstock.scheduler.ownership import Resource
 
 Places = tuple[Any, str, Mapping[str, str], Mapping[str, float]]
 """Task managers, the caller, the places of instances, and how long ago each was heard, as `ReadingBook` takes them."""
 
 
-class ScaleControl:
-    """One scaler over one run; it recommends."""
+ACTUATORS = frozenset({Resource.PARALLELISM})
+"""What a running job can change."""
 
-    def __init__(self, control: Control, book: ReadingBook, log: DecisionLog) -> None:
+
+@dataclass(frozen=True, slots=True)
+class ScaleMemory:
+    """What is remembered over a change of the job's plan: since when times count, and the loop's memory.
+
+    ``acted_on`` is the snapshot of what is being done.
+    """
+
+    began_ns: int
+    state: LoopState
+    acted_on: ClusterSnapshot | None
+
+
+class ScaleControl:
+    """One scaler over one plan of a job; with an actuator it acts."""
+
+    def __init__(
+        self,
+        control: Control,
+        graph: ExecutionGraph,
+        book: ReadingBook,
+        log: DecisionLog | None,
+        actuator: ScaleActuator | None = None,
+        memory: ScaleMemory | None = None,
+    ) -> None:
         """Begin with nothing seen; ``book`` is its own, with windows as long as its interval.
+
+        With the ``memory`` of the plan before what was done to that one counts; the policy begins anew, as tasks may be
+        others.
 
         Raises:
             OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
         """
         item = scaler(control)
         self.name = item.name
-        self._policy = item.policy
-        self._loop = ControlLoop((item,), acts=False)
+        self._policy, self._graph = item.policy, graph
+        self._actuator = actuator
+        self._loop = ControlLoop((item,), acts=actuator is not None, actuators=ACTUATORS)
         self._book, self._log = book, log
-        self._began_ns: int | None = None
+        self._began_ns = None if memory is None else memory.began_ns
         self._state = self._loop.start(0.0)
+        if memory is not None:
+            self._state = replace(memory.state, memories=self._state.memories)
+        self._has_looked = False
+        self._acted_on = None if memory is None else memory.acted_on
+
+    def memory(self) -> ScaleMemory | None:
+        """Return what is remembered, None: nothing was seen."""
+        return None if self._began_ns is None else ScaleMemory(self._began_ns, self._state, self._acted_on)
 
     def tick(
         self,
@@ -45,21 +85,53 @@ class ScaleControl:
         latest: Mapping[str, tuple[MachineReading, PartReading | None, int]],
         now_ns: int,
     ) -> None:
-        """Let the scaler see the job if it is time, and keep what it decides."""
+        """Let the scaler see the job if it is time; keep what it decides, and let it be done."""
         if self._began_ns is None:
-            self._log.begin(self.name, self._policy)
             self._began_ns = now_ns
+        now_s = (now_ns - self._began_ns) / 1e9
+        if self._actuator is not None and (result := self._actuator.turn(now_ns)) is not None:
+            self._ended(result, now_s)
+        if not self._has_looked:
+            self._has_looked = True
+            if self._log is not None:
+                self._log.begin(self.name, self._policy)
             self._look(places, latest, now_ns)
             return
-        now_s = (now_ns - self._began_ns) / 1e9
         if not self._loop.due(self._state, now_s):
             return
         snapshot = self._look(places, latest, now_ns)
-        decisions, _, self._state = self._loop.tick({self.name: snapshot}, now_s, self._state)
+        decisions, effects, self._state = self._loop.tick({self.name: snapshot}, now_s, self._state)
         for decision in decisions:
-            self._log.add(decision.snapshot, self.name, decision.decided)
-            if decision.expectations or decision.withheld:
-                self._log.result(decision.snapshot, self.name, "recommended", detail_of(decision))
+            self._keep(decision, effects)
+            if decision.acts and isinstance(decision.allowed, RescalePlan) and decision.allowed.tasks:
+                self._begin(decision.allowed, decision.snapshot, now_ns)
+
+    def _keep(self, decision: LoopDecision, effects: Sequence[Effect]) -> None:
+        if self._log is None:
+            return
+        self._log.add(decision.snapshot, self.name, decision.decided)
+        if decision.expectations or decision.withheld or effects:
+            outcome = "begun" if decision.acts else "recommended"
+            self._log.result(decision.snapshot, self.name, outcome, detail_of(decision, effects))
+
+    def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
+        assert self._actuator is not None
+        self._acted_on = snapshot
+        after = {row: task.parallelism for row, task in enumerate(self._graph.tasks)}
+        after |= {size.task: size.parallelism for size in plan.tasks}
+        parallelism = {
+            self._graph.node(operator).name: size.parallelism
+            for size in plan.tasks
+            for operator in self._graph.tasks[size.task].operators
+        }
+        self._actuator.begin(parallelism, max(after.values()), now_ns)
+
+    def _ended(self, result: ScaleResult, now_s: float) -> None:
+        self._state = ended(self._state, self._state.busy, now_s, is_done=result.failure is None)
+        if self._log is not None and self._acted_on is not None:
+            detail = {"failure": result.failure} if result.summary is None else asdict(result.summary)
+            self._log.result(self._acted_on, self.name, "failed" if result.failure else "applied", detail)
+        self._acted_on = None
 
     def saw_cycle(self, snapshot: ClusterSnapshot, decision: Decision, now_ns: int) -> None:
         """Take in a cycle of load shedding: if it sheds for long, the scaler is due."""
@@ -83,9 +155,17 @@ class ScaleControl:
         return self._book.snapshot(*places, now_ns)
 
 
-def detail_of(decision: LoopDecision) -> dict[str, Any]:
-    """Return what a log keeps of a decision beside itself: what is expected of it, and what was withheld and why."""
+def detail_of(decision: LoopDecision, effects: Sequence[Effect] = ()) -> dict[str, Any]:
+    """Return what a log keeps of a decision beside itself: what is expected of it, and what was withheld and why.
+
+    ``effects`` are those of earlier actions, as they were seen now.
+    """
     return {
+        "effects": [
+            {"subject": item.subject, "figure": item.figure, "expected": item.expected, "observed": seen}
+            for effect in effects
+            for item, seen in zip(effect.action.expectations, effect.observed, strict=True)
+        ],
         "expected": [
             {"subject": item.subject, "figure": item.figure, "before": item.before, "after": item.expected}
             for item in decision.expectations

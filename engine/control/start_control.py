@@ -5,6 +5,7 @@ from collections.abc import Callable
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
+from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
@@ -22,8 +23,12 @@ def start_control(
     options: ControlOptions,
     warn: Callable[[str], None],
     limits: RunningLimits | None = None,
+    actuator: ScaleActuator | None = None,
+    before: JobControl | None = None,
 ) -> JobControl:
-    """Return the controllers of a job, which heed ``limits`` as they change.
+    """Return the controllers of a job, which heed ``limits`` as they change; ``actuator`` carries sizes out.
+
+    ``before`` are those of the job's plan before, which are closed.
 
     Raises:
         OptionError: the log cannot be written, limits are of a query without a contract, or who is to scale is not
@@ -49,7 +54,12 @@ def start_control(
 
         limits.watch(check, control.shed)
     if control is not None and control.scale != NOBODY:
-        if options.log is None:
+        if control.mode == "act" and actuator is None:
+            raise OptionError(
+                f"scale={control.scale!r} with mode='act' changes parallelism and task managers: run the job with "
+                "executor='processes' or 'ray' (--executor processes) and checkpoint_dir=..., or say mode='recommend'"
+            )
+        if options.log is None and control.mode != "act":
             raise OptionError(
                 f"scale={control.scale!r} recommends, and its recommendations go to the action log: say "
                 "action_log='FILE' (--action-log FILE)"
@@ -57,7 +67,10 @@ def start_control(
         # What there is not is refused before a file is made.
         scaler(control)
     log = None if options.log is None else DecisionLog(options.log, warn)
-    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, control)
+    acting = actuator if control is not None and control.mode == "act" else None
+    started = JobControl(
+        plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, control, actuator=acting, before=before
+    )
     started.warn = warn
     return started
 

@@ -43,6 +43,18 @@ Shedding that lasts makes a decision due before its time, and what is seen ends 
 """
 
 
+OF_A_JOB: dict[str, Mapping[str, Any]] = {
+    "ds2": {"scales_sources": True},
+    "ds2-fitted": {"ds2.scales_sources": True},
+    "justin": {"ds2.scales_sources": True},
+    "memory-choice": {"ds2.scales_sources": True},
+}
+"""Parameters of policies on a running job that differ from those of their papers.
+
+There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work.
+"""
+
+
 def steering(name: str, parameters: Mapping[str, Any], *, limits: Mapping[str, Any] | None = None) -> Steering:
     """Return a policy for a loop; parameters may be nested, as tables of TOML are, ``limits`` are those of the guards.
 
@@ -68,7 +80,8 @@ def scaler(control: Control) -> Steering:
     Raises:
         OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
     """
-    item = steering(control.scale, control.parameters, limits=control.quotas)
+    given = {**OF_A_JOB.get(control.scale, {}), **dict(_flat(control.parameters))}
+    item = steering(control.scale, given, limits=control.quotas)
     if item.role.level < Level.SIZE:
         sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))
         raise OptionError(

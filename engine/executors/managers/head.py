@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from penstock.engine.control.job_control import JobControl, JobPlaces
+from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.start_control import start_control
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
@@ -73,7 +74,8 @@ class HeadParts:
 
     ``pack`` makes of the setup what task managers are sent, ``pack_plan`` of another plan; ``make_parts`` the parts of
     the one in this process.
-    ``control`` is that of load, within ``limits``; ``warn`` takes what the user is told. ``ranks`` says which task
+    ``control`` is that of load, within ``limits``, ``actuator`` what carries sizes out; ``warn`` takes what the user is
+    told. ``ranks`` says which task
     managers have what instances need, if any needs something. With ``waits`` no task manager is started before
     `Head.begin`.
     """
@@ -88,6 +90,7 @@ class HeadParts:
     pack_plan: Callable[[JobPlan], bytes] = pack_plan
     control: ControlOptions = NO_CONTROL
     limits: RunningLimits | None = None
+    actuator: ScaleActuator | None = None
     warn: Callable[[str], None] = print
     waits: bool = False
     ranks: ManagerRanks | None = None
@@ -157,14 +160,13 @@ class Head(AbstractContextManager["Head"]):
         order = ms.ChangePlan(packed)
         self._local.handle(order)
         self.pool.change_setup(self._parts.pack(self._setup), order)
-        known = self.control.measured_cpu
-        self.control.close()
-        self.control = self._start_control()
-        self.control.know(known)
+        before = self.control
+        before.close()
+        self.control = self._start_control(before)
 
-    def _start_control(self) -> JobControl:
-        parts = self._parts
-        return start_control(self.plan, parts.clock.monotonic_ns(), parts.control, parts.warn, parts.limits)
+    def _start_control(self, before: JobControl | None = None) -> JobControl:
+        parts, now_ns = self._parts, self._clock.monotonic_ns()
+        return start_control(self.plan, now_ns, parts.control, parts.warn, parts.limits, parts.actuator, before)
 
     def await_survivors(self) -> Mapping[str, ms.Holding]:
         """Return what task managers hold that have outlived the head before, of all that say it within `ANSWER_S`."""

@@ -1,7 +1,7 @@
 """The scaler of a job that runs: it looks once per its interval, and recommends to the log, which decides again."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +12,11 @@ import pytest
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.part_reading import SENT, PartReading
+from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.start_control import start_control
 from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.manager_orders import ManagerOrders, TaskManagers
+from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions
 from penstock.model.errors import OptionError
@@ -62,9 +65,10 @@ def started(control: Control, folder: Path, log: str | None = "actions.jsonl") -
     return start_control(plan, 0, options, lambda text: None)
 
 
-def live(control: JobControl, seconds: int) -> None:
-    """Let the job run for so many seconds: more comes than the count can take."""
-    for second in range(1, 1 + seconds):
+def live(control: JobControl, seconds: int, meanwhile: Callable[[], None] = lambda: None, since: int = 0) -> None:
+    """Let the job run up to so many seconds: more comes than the count can take."""
+    for second in range(1 + since, 1 + seconds):
+        meanwhile()
         taken = TAKEN * second
         for number, name in enumerate(MANAGERS):
             rows = {(0, number): ran(second, 0.1 * second, taken), (1, number): ran(second, BUSY * second, taken)}
@@ -89,11 +93,11 @@ def test_a_job_that_cannot_keep_up_is_recommended_the_instances_that_it_needs(tm
     decided = [entry for entry in rest if entry["kind"] == "decision"]
     assert decided[0]["decision"]["kind"] == "RescalePlan", decided[0]
     # 180 rows a second come, and 50 take 0.99 of an instance.
-    (size,) = decided[0]["decision"]["tasks"]
-    assert (size["task"], size["parallelism"]) == (1, 4)
+    # So would the source, which is busy for a tenth of its time, do with one instance.
+    assert {size["task"]: size["parallelism"] for size in decided[0]["decision"]["tasks"]} == {0: 1, 1: 4}
     (result,) = [entry for entry in rest if entry["kind"] == "result" and entry["snapshot"] == decided[0]["snapshot"]]
     assert result["outcome"] == "recommended"
-    expected = {item["figure"]: item["after"] for item in result["detail"]["expected"]}
+    expected = {item["figure"]: item["after"] for item in result["detail"]["expected"] if COUNT in item["subject"]}
     assert expected["instances"] == 4 and expected["capacity"] == pytest.approx(4 * TAKEN / BUSY)
     again = list(redecide(tmp_path / "actions.jsonl", "ds2", {}))
     assert len(again) == len(decided) and all(item.same for item in again)
@@ -138,6 +142,66 @@ def test_what_there_is_not_is_refused_before_the_log_is_made(control: Control, s
     with pytest.raises(OptionError, match=sentence):
         started(control, tmp_path)
     assert not (tmp_path / "actions.jsonl").exists()
+
+
+class Running:
+    """A job that does what it is asked for: its orders, and what it was asked for."""
+
+    def __init__(self) -> None:
+        self.rescales, self.managers = RescaleOrders(), ManagerOrders()
+        self.rescales.open(lambda: None)
+        self.managers.open(lambda: None)
+        self.managers.tell(TaskManagers(2, MANAGERS))
+        self.asked: list[Mapping[str, int]] = []
+        self.resized: list[int] = []
+
+    def turn(self) -> None:
+        """Let what was asked for be done."""
+        while (order := self.managers.take()) is not None:
+            self.resized.append(order.wanted)
+            self.managers.tell(TaskManagers(order.wanted, tuple(f"tm-{number}" for number in range(order.wanted))))
+        if (asked := self.rescales.take()) is not None:
+            self.asked.append(asked.parallelism)
+            asked.answer.set_result(RescaleSummary({}, asked.parallelism, 7, 1, 2, 3.0, 4.0))
+
+
+def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) -> None:
+    running, control = Running(), Control(scale="ds2", mode="act", cores=3)
+    actuator = ScaleActuator(running.rescales, running.managers, 3)
+    plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
+    options = ControlOptions(tmp_path / "actions.jsonl", control)
+    steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
+    live(steered, 62, running.turn)
+    (asked,) = running.asked
+    assert running.resized == [3] and set(asked) == {node.name for node in GRAPH.graph.operators.values()}
+    assert max(asked.values()) == 4
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
+    assert [entry["outcome"] for entry in results] == ["begun", "applied"]
+    assert results[1]["detail"]["epoch"] == 7
+    # The controllers of the next plan know that the job settles, and leave it alone.
+    after = start_control(plan, 62 * SECOND_NS, options, lambda text: None, actuator=actuator, before=steered)
+    live(after, 80, running.turn, since=62)
+    assert len(running.asked) == 1
+
+
+def test_what_cannot_be_done_is_kept_with_its_reason(tmp_path: Path) -> None:
+    running = Running()
+    running.rescales.close(OptionError("the job is over"))
+    plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
+    options = ControlOptions(tmp_path / "actions.jsonl", Control(scale="ds2", mode="act"))
+    actuator = ScaleActuator(running.rescales, running.managers, None)
+    live(start_control(plan, 0, options, lambda text: None, actuator=actuator), 62, running.turn)
+    assert running.resized == []
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
+    assert [(entry["outcome"], entry["detail"].get("failure")) for entry in results] == [
+        ("begun", None),
+        ("failed", "the job is over"),
+    ]
+
+
+def test_who_cannot_act_says_what_is_lacking(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="mode='act' changes parallelism and task managers: run the job with"):
+        started(Control(scale="ds2", mode="act"), tmp_path)
 
 
 def test_recommendations_need_a_log(tmp_path: Path) -> None:

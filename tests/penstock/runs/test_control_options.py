@@ -31,11 +31,6 @@ def test_the_command_line_wins_over_the_program() -> None:
         ({"offered": "guess"}, "control: offered is 'end offsets' or 'lag maxima', not 'guess'"),
         ({"period_s": 0}, "control: period_s is a number of whole seconds, 1 or more, not 0"),
         ({"period_s": 2.5}, "control: period_s is a number of whole seconds, 1 or more, not 2.5"),
-        (
-            {"scale": "ds2", "mode": "act"},
-            "control: scale='ds2' can only recommend, as nothing changes a running job's parallelism or memory yet: "
-            "say mode='recommend', or leave scale out",
-        ),
         ({"cores": 4}, "control: cores is of a policy that scales: say which, as scale='ds2'"),
         ({"scale": "ds2", "cores": 0}, "control: cores is a number above 0, not 0"),
         (
@@ -63,8 +58,8 @@ def test_who_scales_is_said_by_the_command_line_too() -> None:
     assert RunOverrides(scale="flink-er", cores=2.0).apply(RunOptions("shop")).control == ps.Control(
         scale="flink-er", cores=2.0
     )
-    with pytest.raises(OptionError, match="can only recommend"):
-        RunOverrides(scale="ds2", control="act")
+    acting = RunOverrides(scale="ds2", control="act").apply(RunOptions("shop")).control
+    assert acting == ps.Control(scale="ds2", mode="act")
 
 
 def test_what_is_no_control_is_refused() -> None:

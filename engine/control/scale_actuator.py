@@ -1,0 +1,72 @@
+"""The sizes that a scaler decides on, carried out on a running job: instances of operators, and task managers for them.
+
+Task managers come before the instances that are to be on them, and go after those that were. It belongs to the thread
+of the job's head; what it asks for is done between its turns.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from penstock.engine.jobs.manager_orders import ManagerOrders
+from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
+from penstock.model.errors import PenstockError
+
+JOIN_NS = 60_000_000_000
+"""How long task managers are waited for that were asked for; then instances are placed on those there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleResult:
+    """The end of what was begun: what it took, or why it was not done."""
+
+    summary: RescaleSummary | None
+    failure: str | None
+
+
+@dataclass(slots=True)
+class _Order:
+    """Instances by operator, and the number of task managers; ``asked`` None: these are waited for."""
+
+    parallelism: Mapping[str, int]
+    managers: int
+    until_ns: int
+    asked: "Future[RescaleSummary] | None" = None
+
+
+class ScaleActuator:
+    """Carries out one order at a time."""
+
+    def __init__(self, rescales: RescaleOrders, managers: ManagerOrders, cores: float | None) -> None:
+        """Begin with none. A task manager has a core: there are ``cores`` of them at most; None: as many as before."""
+        self._rescales, self._managers, self._cores = rescales, managers, cores
+        self._order: _Order | None = None
+
+    def begin(self, parallelism: Mapping[str, int], widest: int, now_ns: int) -> None:
+        """Let operators, by their names, have so many instances; ``widest``: the most that any has then."""
+        known = self._managers.known()
+        managers = known.wanted if self._cores is None else max(1, min(int(self._cores), widest))
+        if managers > known.wanted:
+            self._managers.resize(managers)
+        self._order = _Order(dict(parallelism), managers, now_ns + JOIN_NS)
+
+    def turn(self, now_ns: int) -> ScaleResult | None:
+        """Go on with what was begun; return how it has ended, None: it has not, or nothing was begun."""
+        order = self._order
+        if order is None:
+            return None
+        try:
+            if order.asked is None:
+                if len(self._managers.known().live) >= order.managers or now_ns >= order.until_ns:
+                    order.asked = self._rescales.ask(order.parallelism).answer
+                return None
+            if not order.asked.done():
+                return None
+            self._order = None
+            summary = order.asked.result()
+            if order.managers < self._managers.known().wanted:
+                self._managers.resize(order.managers)
+            return ScaleResult(summary, None)
+        except PenstockError as error:
+            self._order = None
+            return ScaleResult(None, str(error))

@@ -1,0 +1,125 @@
+"""A job that is offered more than it can take gets task managers and instances by itself, and its answer is exact."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.engine.plan.recut import instances_by_name
+from penstock.model.connectors import ENDED
+from tests.contracts.executors.metered import LONG_S, until
+from tests.contracts.executors.test_rescaling import running
+
+SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us"))])
+PARTITIONS, KEYS, ROWS = 4, 31, 40_000
+ROW_S = 0.002
+"""A row waits so long, so that one instance takes 500 a second at most."""
+
+LOW, HIGH, STEP_S = 250.0, 800.0, 12.0
+
+
+class Steps(ps.Source):
+    """Rows that come at one rate for a while and at a higher one then, to their end."""
+
+    bounded = False
+    aligned = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        return [str(number) for number in range(PARTITIONS)]
+
+    def open(self, partition: str, position: Any | None) -> ps.Reader:
+        return _StepsReader(self, int(partition), position or 0)
+
+
+class _StepsReader(ps.Reader):
+    def __init__(self, source: Steps, partition: int, row: int) -> None:
+        self._begun, self._partition, self._row = source.folder / "begun", partition, row
+
+    def read(self, max_rows: int) -> ps.Read:
+        if self._row == ROWS // PARTITIONS:
+            return ENDED
+        first, last = self._row, min(self._due(), self._row + max_rows)
+        if first == last:
+            return ps.Read(again_us=5_000)
+        self._row = last
+        return ps.Read(rows_of(self._partition, first, last), again_us=5_000)
+
+    def position(self) -> int:
+        return self._row
+
+    def behind(self) -> int:
+        return max(0, self._due() - self._row)
+
+    def appended(self) -> int:
+        return self._due()
+
+    def _due(self) -> int:
+        # All processes count from the same moment.
+        begun_s = self._begun.stat().st_mtime
+        seconds = time.time() - begun_s
+        rows = min(seconds, STEP_S) * LOW + max(0.0, seconds - STEP_S) * HIGH
+        return int(min(rows, ROWS) / PARTITIONS)
+
+
+def rows_of(partition: int, first: int, last: int) -> pa.RecordBatch:
+    numbers = [number * PARTITIONS + partition for number in range(first, last)]
+    times = pa.array([1_700_000_000_000_000 + number * 1_000 for number in numbers]).cast(pa.timestamp("us"))
+    return pa.record_batch([pa.array([number % KEYS for number in numbers]), times], schema=SCHEMA)
+
+
+def waited(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Wait as for an answer of so many rows, which takes no core."""
+    time.sleep(rows.num_rows * ROW_S)
+    return rows
+
+
+@pytest.mark.long("a minute and a half; tests/engine/control/test_scale_control.py does the same by hand")
+@pytest.mark.parametrize("policy", ["ds2", "flink-er"])
+def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -> None:
+    job = ps.Job()
+    rows = ps.read(Steps(tmp_path), time="at", job=job).name("steps").map_batches(waited).name("waited")
+    counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
+    counts.write_parquet(tmp_path / "out").name("out")
+    log = tmp_path / "actions.jsonl"
+    (tmp_path / "begun").touch()
+    handle = job.start(
+        "steps",
+        executor="processes",
+        task_managers=1,
+        parallelism=1,
+        directory=tmp_path / "job",
+        checkpoint_dir=tmp_path / "checkpoints",
+        checkpoint_interval="500ms",
+        batch_rows=50,
+        control=ps.Control(scale=policy, mode="act", cores=3),
+        action_log=log,
+    )
+    steered = running(handle)
+    until(lambda: instances_by_name(steered.graph)["waited"] > 1, handle)
+    until(lambda: len(set(steered.places().values())) > 1, handle)
+    handle.wait(LONG_S)
+    table = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")])
+    expected: dict[tuple[int, int], int] = {}
+    for number in range(ROWS):
+        window = number % KEYS, number // 1_000
+        expected[window] = expected.get(window, 0) + 1
+    starts = table.column("window_start").cast(pa.int64()).to_numpy() // 1_000_000 - 1_700_000_000
+    keys, counted = table.column("key").to_pylist(), table.column("n").to_pylist()
+    assert table.num_rows == len(expected)
+    assert dict(zip(zip(keys, starts.tolist(), strict=True), counted, strict=True)) == expected
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == policy]
+    assert 1 <= outcomes.count("applied") <= 3 and "failed" not in outcomes
