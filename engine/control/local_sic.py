@@ -4,7 +4,7 @@ The shell of an embedded job has one, and so has each task manager. It sees what
 instances did, and says which records are read next and which are dropped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.plan.query_routes import QueryRoutes
 from penstock.model.columns import Floats
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.sic import Admission, SicGroup, SicTerms
+from penstock.model.sic import NO_CHECKS, Admission, SicGroup, SicTerms
 from penstock.shedding.balance_sic import CoordinatorReport
 from penstock.shedding.shedders import InputBuffer, Rows
 from penstock.shedding.sic_admission import admissions
@@ -40,8 +40,9 @@ class _Counts:
 class LocalSic:
     """What is read next of the sources here."""
 
-    def __init__(self, seed: int = 0) -> None:
-        """Begin without terms; ``seed`` breaks ties between queries."""
+    def __init__(self, cpu_ns: Callable[[], int], seed: int = 0) -> None:
+        """Begin without terms; ``cpu_ns`` is the CPU of the calling thread, ``seed`` breaks ties between queries."""
+        self._cpu_ns = cpu_ns
         self._random = np.random.default_rng(seed)
         self._terms: SicTerms | None = None
         self._rows: list[tuple[int, ...]] = []
@@ -55,6 +56,8 @@ class LocalSic:
         self._peek_ns = 0
         self.held_back = False
         """Whether minimums exceed what can be processed, so that sources are read less than they are offered."""
+        self.checks = NO_CHECKS
+        """How many checks there were, and their CPU."""
 
     @property
     def due_ns(self) -> int | None:
@@ -106,7 +109,9 @@ class LocalSic:
         self._peek_ns = now_ns + PEEK_NS
         if not self._terms.sheds or not self._rows:
             return
+        begun_ns = self._cpu_ns()
         self._check(builds, self._terms, now_ns)
+        self.checks = self.checks.after(self._cpu_ns() - begun_ns)
 
     def _release(self, builds: Sequence[Build]) -> None:
         self._sheds = False

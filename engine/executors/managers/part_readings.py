@@ -8,10 +8,13 @@ from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.jobs.part_status import read_status
 from penstock.engine.transport.link_set import LinkSet
 from penstock.model.keep_rates import KeepRates
+from penstock.model.sic import CheckTimes
 
 
-def read_all(probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | None, now_ns: int) -> ms.Readings:
-    """Read a process, and what it hosts (None: nothing); ``keep``: the rates in force."""
+def read_all(
+    probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | None, checks: CheckTimes, now_ns: int
+) -> ms.Readings:
+    """Read a process, and what it hosts (None: nothing); ``keep``: the rates in force, ``checks`` of what waits."""
     machine = probe.read()
     if hosted is None:
         return ms.Readings(machine)
@@ -25,6 +28,7 @@ def read_all(probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | No
         keep,
         encode_table(part.errors) if len(part.errors) else b"",
         encode_table(part.sic) if len(part.sic) else b"",
+        checks,
     )
 
 
@@ -32,10 +36,12 @@ def part_of(readings: ms.Readings) -> PartReading | None:
     """Return what was read of instances, at the time of the machine's reading; None: there were none."""
     if not readings.instances:
         return None
-    tables = [*map(decode_table, (readings.instances, readings.sent, readings.received, readings.partitions))]
-    tables.append(decode_table(readings.errors) if readings.errors else ERRORS.empty_table())
-    tables.append(decode_table(readings.sic) if readings.sic else SIC.empty_table())
-    return PartReading(readings.machine.time_ns, *tables)
+    instances, sent, received, partitions = map(
+        decode_table, (readings.instances, readings.sent, readings.received, readings.partitions)
+    )
+    errors = decode_table(readings.errors) if readings.errors else ERRORS.empty_table()
+    sic = decode_table(readings.sic) if readings.sic else SIC.empty_table()
+    return PartReading(readings.machine.time_ns, instances, sent, received, partitions, errors, sic, readings.checks)
 
 
 def keep_of(readings: ms.Readings) -> KeepRates | None:

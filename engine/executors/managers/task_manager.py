@@ -57,7 +57,7 @@ class TaskManager:
         self._uploads = None if setup.storage is None else ManagerUploads(setup.storage, shell.parts.page_stores)
         self._meeting, self._background, self._probe = shell.parts.meeting, shell.parts.background, shell.parts.probe
         self._hosted: HostedInstances | None = None
-        self._deployed = DeployedParts()
+        self._deployed = DeployedParts(self._probe)
         self._progress = ProgressReports()
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
@@ -146,7 +146,9 @@ class TaskManager:
             self._metrics_ns = now_ns + METRICS_NS
             self._say_metrics()
             if self._probe is not None:
-                self._tell(read_all(self._probe, self._hosted, self._deployed.keep_now(), now_ns))
+                self._tell(
+                    read_all(self._probe, self._hosted, self._deployed.keep_now(), self._deployed.sic.checks, now_ns)
+                )
         self._deployed.look(now_ns)
         return outcome
 
