@@ -14,7 +14,7 @@ LIGHT = "light"
 OVERLOAD, LIGHT_LOAD = 2.0, 0.8
 """Parts of the capacity."""
 
-WARM_UP_S = 15.0
+WARM_UP_S = 30.0
 """It takes the source time window of 10 s, and some, until the standing of queries is that of a long run."""
 
 _WARM_UP_SMOKE_S = 5.0

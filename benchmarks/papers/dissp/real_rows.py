@@ -75,10 +75,10 @@ def _fair_rows(runs: Runs) -> Iterator[Row]:
     least, random, light = ours(least_jain)
     yield Row(0, "Jain's index in the worst 10 s", _NONE, "", least, random, light)
     apart, random, light = ours(_apart)
-    ratio = None if random is None else apart.median / random.median
+    ratio = None if random is None or not random.median else apart.median / random.median
     yield Row(
         0, "spread of nSIC", _NONE, "<= 0.2 x random", apart, random, light,
-        met=None if ratio is None else ratio <= 0.2,
+        met=None if random is None else apart.median <= 0.2 * random.median,
         note="Standard deviation over queries" + ("." if ratio is None else f"; {ratio:.3f} x random's."),
     )  # fmt: skip
     poorest, random, light = ours(_poorest)
