@@ -233,6 +233,8 @@ def _started(module: str, orders: str, notes: Path) -> Iterator["subprocess.Pope
         if process.poll() is None:
             process.terminate()
             process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _wait(process: "subprocess.Popen[str]") -> None:
