@@ -306,7 +306,9 @@ class JobControl:
             query
             for source, queries in scope.shedders.sources.items()
             if scope.source_tasks[source] in behind
-            and all(kept[query] <= scope.minimum[query] + _AT_MINIMUM for query in queries)
+            and all(
+                scope.minimum[query] > 0.0 and kept[query] <= scope.minimum[query] + _AT_MINIMUM for query in queries
+            )
             for query in queries
         }
         infeasible = ""

@@ -4,17 +4,15 @@ from penstock.engine.control.part_reading import ERRORS, SIC, PartReading, decod
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.hosted_instances import HostedInstances
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.deployed_parts import DeployedParts
 from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.jobs.part_status import read_status
 from penstock.engine.transport.link_set import LinkSet
 from penstock.model.keep_rates import KeepRates
-from penstock.model.sic import CheckTimes
 
 
-def read_all(
-    probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | None, checks: CheckTimes, now_ns: int
-) -> ms.Readings:
-    """Read a process, and what it hosts (None: nothing); ``keep``: the rates in force, ``checks`` of what waits."""
+def read_all(probe: Probe, hosted: HostedInstances | None, parts: DeployedParts, now_ns: int) -> ms.Readings:
+    """Read a process, and what it hosts (None: nothing), with what is in force in its ``parts``."""
     machine = probe.read()
     if hosted is None:
         return ms.Readings(machine)
@@ -25,10 +23,10 @@ def read_all(
         encode_table(part.sent),
         encode_table(part.received),
         encode_table(part.partitions),
-        keep,
+        parts.keep_now(),
         encode_table(part.errors) if len(part.errors) else b"",
         encode_table(part.sic) if len(part.sic) else b"",
-        checks,
+        parts.sic.checks,
     )
 
 

@@ -123,6 +123,7 @@ class Cluster:
             self._parts_of,
             SimulatedBackground(world.clock, world.dice),
             self._rebind,
+            world.admissions,
         )
         manager = self._managers[name] = SimulatedManager(name, process, partial(self._say, name), begins_ns)
         return self._side(manager)
