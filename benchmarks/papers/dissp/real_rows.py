@@ -121,9 +121,9 @@ def _cost_rows(runs: Sequence[SeenRun]) -> Iterator[Row]:
         note=f"All that the shedder does, from what waits to what is admitted. The longest of all runs took "
         f"{max(map(longest_check_ms, runs)):.2f} ms.",
     )  # fmt: skip
-    interval = spread([float(np.percentile(interval_ms(run), 99)) for run in runs])
+    interval = spread([interval_ms(run) for run in runs])
     yield Row(
-        0, "CPU of checks in 250 ms, p99", "none", f"<= {LIMIT_MS:g} ms", interval, met=interval.median <= LIMIT_MS,
+        0, "CPU of checks in 250 ms, mean", "none", f"<= {LIMIT_MS:g} ms", interval, met=interval.median <= LIMIT_MS,
         unit="ms", note="A check also comes early, when all that was admitted is read.",
     )  # fmt: skip
 
