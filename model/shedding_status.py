@@ -42,7 +42,8 @@ class SheddingStatus:
     ``sources``: (source, keep rate) of those that do not keep all; ``branches``: (producer, consumer, keep rate).
     ``infeasible``: why minimums cannot be met, "" if they can: sources are held back then. ``applied``: the rates are
     those of the shedders, and not only recommended. ``late_ticks`` came more than half a second after they were due,
-    the latest by ``latest_ms``. ``missed``: which maximum errors cannot be met, "" if all can be.
+    the latest by ``latest_ms``. ``missed``: which maximum errors cannot be met, "" if all can be. ``checks`` of what
+    waits were made by SIC in all processes, which took ``checks_ms`` of CPU together, and at most ``longest_check_ms``.
     """
 
     shed: str
@@ -56,6 +57,9 @@ class SheddingStatus:
     late_ticks: int = 0
     latest_ms: int = 0
     missed: str = ""
+    checks: int = 0
+    checks_ms: float = 0.0
+    longest_check_ms: float = 0.0
 
     def sentence(self) -> str:
         """Return the rates and the accuracy of each query that does not have all, for people."""

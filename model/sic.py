@@ -46,6 +46,28 @@ class SicTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckTimes:
+    """The checks of what waits that a process has made: how many, and their CPU in all and at most, ns."""
+
+    number: int = 0
+    spent_ns: int = 0
+    longest_ns: int = 0
+
+    def after(self, spent_ns: int) -> "CheckTimes":
+        """Return them with one more check."""
+        return CheckTimes(self.number + 1, self.spent_ns + spent_ns, max(self.longest_ns, spent_ns))
+
+    def __add__(self, other: "CheckTimes") -> "CheckTimes":
+        """Return those of two processes together."""
+        return CheckTimes(
+            self.number + other.number, self.spent_ns + other.spent_ns, max(self.longest_ns, other.longest_ns)
+        )
+
+
+NO_CHECKS = CheckTimes()
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """So many of the next records of a partition are read, or dropped before they are decoded.
 

@@ -26,7 +26,7 @@ from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.plan import Decision, Placement
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
-from penstock.model.sic import SicTerms
+from penstock.model.sic import NO_CHECKS, CheckTimes, SicTerms
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
@@ -132,6 +132,7 @@ class JobControl:
         self._ticks = 0
         self._ordered = KeepRates()
         self._in_force: dict[str, KeepRates] = {}
+        self._checks: dict[str, CheckTimes] = {}
         self._late_ticks, self._latest_ns = 0, 0
         self._policy: Guarded[Any] | None = None
         self._scheduler = Guarded(TaskScheduler(in_turn=True, start_timeout_s=0.0))
@@ -177,6 +178,7 @@ class JobControl:
         if part is not None:
             self._errors.hear(part)
             self._sic.hear(manager, part)
+            self._checks[manager] = part.checks
         if manager not in self._latest or self._latest[manager][1] is None:
             # Its first cycle begins with its instances.
             self._cycles.hear(manager, machine, part, now_ns)
@@ -192,6 +194,7 @@ class JobControl:
             self._scaling.forget(manager)
         self._latest.pop(manager, None)
         self._in_force.pop(manager, None)
+        self._checks.pop(manager, None)
         self._sic.forget(manager)
 
     def place(self, job: JobPlaces, now_ns: int) -> Mapping[str, str]:
@@ -312,11 +315,15 @@ class JobControl:
                 f"INACCURATE: {status.missed}; rows go out with wider intervals: allow a greater error, or give "
                 "the job more cores."
             )
+        checks = sum(self._checks.values(), NO_CHECKS)
         self._status = replace(
             status,
             applied=shedding.is_acting,
             late_ticks=self._late_ticks,
             latest_ms=self._latest_ns // 1_000_000,
+            checks=checks.number,
+            checks_ms=checks.spent_ns / 1e6,
+            longest_check_ms=checks.longest_ns / 1e6,
         )
         if not shedding.is_acting:
             return None
@@ -330,7 +337,9 @@ class JobControl:
             query
             for source, queries in scope.shedders.sources.items()
             if scope.source_tasks[source] in behind
-            and all(kept[query] <= scope.minimum[query] + _AT_MINIMUM for query in queries)
+            and all(
+                scope.minimum[query] > 0.0 and kept[query] <= scope.minimum[query] + _AT_MINIMUM for query in queries
+            )
             for query in queries
         }
         infeasible = ""

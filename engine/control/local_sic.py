@@ -4,7 +4,7 @@ The shell of an embedded job has one, and so has each task manager. It sees what
 instances did, and says which records are read next and which are dropped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.plan.query_routes import QueryRoutes
-from penstock.model.columns import Floats
+from penstock.model.columns import Bools, Floats
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.sic import Admission, SicGroup, SicTerms
+from penstock.model.ids import OperatorId
+from penstock.model.sic import NO_CHECKS, Admission, SicGroup, SicTerms
 from penstock.shedding.balance_sic import CoordinatorReport
 from penstock.shedding.shedders import InputBuffer, Rows
 from penstock.shedding.sic_admission import admissions
@@ -40,8 +41,9 @@ class _Counts:
 class LocalSic:
     """What is read next of the sources here."""
 
-    def __init__(self, seed: int = 0) -> None:
-        """Begin without terms; ``seed`` breaks ties between queries."""
+    def __init__(self, cpu_ns: Callable[[], int], seed: int = 0) -> None:
+        """Begin without terms; ``cpu_ns`` is the CPU of the calling thread, ``seed`` breaks ties between queries."""
+        self._cpu_ns = cpu_ns
         self._random = np.random.default_rng(seed)
         self._terms: SicTerms | None = None
         self._rows: list[tuple[int, ...]] = []
@@ -49,12 +51,15 @@ class LocalSic:
         self._rule = SicRule()
         self._reported: CoordinatorReport | None = None
         self._before: tuple[int, _Counts] | None = None
-        self._routes: tuple[ExecutionGraph, QueryRoutes] | None = None
+        # Of a plan, by the head of each task: which groups stand behind it.
+        self._behind: tuple[ExecutionGraph, Mapping[OperatorId, Bools]] | None = None
         self._sheds = False
         self._check_ns: int | None = None
         self._peek_ns = 0
         self.held_back = False
         """Whether minimums exceed what can be processed, so that sources are read less than they are offered."""
+        self.checks = NO_CHECKS
+        """How many checks there were, and their CPU."""
 
     @property
     def due_ns(self) -> int | None:
@@ -73,6 +78,7 @@ class LocalSic:
         members = sorted({group.queries for group in terms.groups})
         if members != self._rows:
             self._rows, self._memory, self._before = members, SicMemory.empty(len(members)), None
+            self._behind = None
         self._terms = terms
         self._check_ns = self._check_ns or 0
         if terms.sheds:
@@ -106,7 +112,9 @@ class LocalSic:
         self._peek_ns = now_ns + PEEK_NS
         if not self._terms.sheds or not self._rows:
             return
+        begun_ns = self._cpu_ns()
         self._check(builds, self._terms, now_ns)
+        self.checks = self.checks.after(self._cpu_ns() - begun_ns)
 
     def _release(self, builds: Sequence[Build]) -> None:
         self._sheds = False
@@ -199,12 +207,10 @@ class LocalSic:
         """Return the busy time of each group, ms: of an instance for several in proportion to their rows."""
         busy = np.zeros(len(self._rows))
         for build in builds:
-            if self._routes is None or self._routes[0] is not build.graph:
-                self._routes = build.graph, QueryRoutes(build.graph)
-            routes = self._routes[1]
+            if self._behind is None or self._behind[0] is not build.graph:
+                self._behind = build.graph, _groups_behind(build.graph, self._rows)
             for task in build.graph.tasks:
-                behind = routes.behind(task.head)
-                mine = np.array([behind[list(queries)].any() for queries in self._rows]) * rows
+                mine = self._behind[1][task.head] * rows
                 if not mine.sum():
                     continue
                 for instance in build.tasks.get(task.id, ()):
@@ -238,6 +244,12 @@ class LocalSic:
         share = np.divide(delivered, generated, out=np.ones(len(generated)), where=generated > 0)
         worst = np.array([share[list(queries)].min() for queries in self._rows])
         return CoordinatorReport(self._memory.number, 1, worst * norm, norm)
+
+
+def _groups_behind(graph: ExecutionGraph, groups: Sequence[tuple[int, ...]]) -> Mapping[OperatorId, Bools]:
+    routes = QueryRoutes(graph)
+    behind = {task.head: routes.behind(task.head) for task in graph.tasks}
+    return {head: np.array([of[list(queries)].any() for queries in groups]) for head, of in behind.items()}
 
 
 def _mean_sic(terms: SicTerms, group: SicGroup) -> float:

@@ -18,6 +18,7 @@ from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.columns import Floats, Ints
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.sic import NO_CHECKS, CheckTimes
 from penstock.state.store import StateStore
 
 NAN = float("nan")
@@ -64,7 +65,8 @@ class PartReading:
     Edges are those between tasks, in the order of `edges_between_tasks`. ``partitions`` has a row for each partition
     of a source that has not ended: what was taken of it here, and what its reader knows of the log. ``errors`` has one
     for each figure but 0 of the errors of each query here (`shedding.result_errors`), by the instance of its sink.
-    ``sic`` has what was generated, admitted and delivered of each query by its number, in any number of rows.
+    ``sic`` has what was generated, admitted and delivered of each query by its number, in any number of rows, and
+    ``checks`` what looking at what waits has taken here.
     """
 
     time_ns: int
@@ -74,6 +76,7 @@ class PartReading:
     partitions: pa.Table = field(repr=False, default_factory=PARTITIONS.empty_table)
     errors: pa.Table = field(repr=False, default_factory=ERRORS.empty_table)
     sic: pa.Table = field(repr=False, default_factory=SIC.empty_table)
+    checks: CheckTimes = NO_CHECKS
 
 
 def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
@@ -86,7 +89,7 @@ def is_stateful(graph: ExecutionGraph, task: Task) -> bool:
     return any(descriptor_of(graph.node(operator).spec).keyed for operator in task.operators)
 
 
-def read_part(build: Build, now_ns: int) -> PartReading:
+def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> PartReading:
     """Read what the instances here have counted; may be called from any thread, then counters may be a batch apart."""
     graph = build.graph
     rows: list[tuple[float, ...]] = []
@@ -117,7 +120,7 @@ def read_part(build: Build, now_ns: int) -> PartReading:
         for consumer, counts in _received(build.receivers.get(edge, {})).items()
     ]
     tables = (_table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED), _table(logs, PARTITIONS))
-    return PartReading(now_ns, *tables, _table(_errors(build), ERRORS), _table(_sic(build), SIC))
+    return PartReading(now_ns, *tables, _table(_errors(build), ERRORS), _table(_sic(build), SIC), checks)
 
 
 def encode_table(table: pa.Table) -> bytes:

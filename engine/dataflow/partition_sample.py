@@ -31,6 +31,8 @@ class PartitionSample:
         """Return which of these records stay, None: all."""
         if self.keep >= 1.0:
             return None
+        if self.keep <= 0.0:
+            return np.zeros(len(offsets), np.bool_)
         return self.steps(offsets) < steps_of(self.keep)
 
     def steps(self, offsets: NDArray[np.int64]) -> Steps:

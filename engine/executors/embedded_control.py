@@ -30,7 +30,7 @@ class EmbeddedControl:
         shedding = self._control.shedding
         acts = shedding is not None and shedding.is_acting
         self._guard = LocalGuard() if acts else None
-        self._sic = LocalSic()
+        self._sic = LocalSic(probe.thread_cpu_ns)
         self._tick_ns = self._look_ns = clock.monotonic_ns()
 
     def change_plan(self, plan: JobPlan) -> None:
@@ -57,7 +57,7 @@ class EmbeddedControl:
         before = KeepRates() if self._guard is None else self._guard.rates
         if now_ns >= self._tick_ns:
             self._tick_ns = now_ns + TICK_NS
-            self._control.hear(HERE, self._probe.read(), read_part(build, now_ns), now_ns)
+            self._control.hear(HERE, self._probe.read(), read_part(build, now_ns, self._sic.checks), now_ns)
             places = {instance.name: HERE for instance in build.instances}
             order = self._control.tick(JobPlaces((HERE,), HERE, places, {HERE: 0.0}), now_ns, before)
             if order is not None and self._guard is not None:

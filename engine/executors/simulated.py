@@ -22,7 +22,7 @@ from penstock.engine.executors.simulation.managed import ManagedProcess
 from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
-from penstock.engine.executors.simulation.random_rates import RandomRates, branches_above, kept_input
+from penstock.engine.executors.simulation.random_rates import branches_above, kept_input
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
 from penstock.engine.executors.simulation.rescales import RandomRescales
 from penstock.engine.executors.simulation.seed_result import SeedResult
@@ -92,9 +92,9 @@ class Simulation:
         self._state = state
         self._paging = paging
         self.managed, self.head_kills = managed, head_kills
-        self.sheds = False
-        """Whether keep rates of sources and branches change at random; what comes out of a seed is then compared with
-        undisturbed runs over the rows that its log says were kept. To be set before `run`."""
+        self.sheds = self.admits = False
+        """Whether keep rates change at random, and stretches of rows are admitted and dropped beside that; what comes
+        out is compared with undisturbed runs over the rows that the log says were kept. To be set before `run`."""
         self.moves = False
         """Whether key groups change their instances at random while a job runs; its state is paged. To be set before
         `run`."""
@@ -116,7 +116,7 @@ class Simulation:
         world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
         world.fate.head_kills = world.dice.between(1, self.head_kills) if self.head_kills else 0
         if self.sheds:
-            world.rates = RandomRates(world.dice, self.plan_at(self.parallelism).graph, 20.0 / self._turns)
+            world.shed(self.plan_at(self.parallelism).graph, admits=self.admits)
         if self.moves:
             world.moves = RandomMoves(world.dice, 25.0 / self._turns)
         if self.rescales:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import penstock as ps
 from penstock import col
 from penstock.benchmarks.papers.economics.applications import KNN, SINKS, SOURCES
-from penstock.benchmarks.papers.real.application import Application, Counted, Setting
+from penstock.benchmarks.papers.real.application import Application, Counted, Setting, under_contract
 from penstock.model.columns import Floats
 
 _MODULE = "penstock.benchmarks.papers.economics.real_applications"
@@ -146,11 +146,7 @@ def _read(topic: str, fields: dict[str, Any], setting: Setting, job: ps.Job) -> 
 
 
 def _write(results: ps.Stream, query: str, setting: Setting) -> None:
-    contract = setting.options.get("contracts", {}).get(query)
-    sink = results.write_json(setting.folder / f"{query}.jsonl").name(query)
-    if contract is not None:
-        minimum, priority = contract
-        sink.with_min_accuracy(minimum).with_priority(priority)
+    under_contract(results.write_json(setting.folder / f"{query}.jsonl"), setting, query)
 
 
 def _with(rows: ps.Stream, column: str, kind: pa.DataType) -> pa.Schema:

@@ -30,6 +30,7 @@ from penstock.benchmarks.papers.economics.real_figures import (
     slope_ratio,
 )
 from penstock.benchmarks.papers.evaluation import Row, Spread, spread
+from penstock.benchmarks.papers.real.common_rows import beside_rows, capacity_row
 from penstock.benchmarks.papers.real.seen import SeenRun
 
 _PEAK = tuple(number for number, load in enumerate(LOADS) if load > 1)
@@ -47,7 +48,7 @@ def rows(runs: Runs) -> list[Row]:
         made += [*_lag_rows(runs), *_accuracy_rows(of_cycles), _order_row("who sheds", of_cycles, MINIMUMS)]
         made += _coverage_rows(runs[SHED])
     made += _other_rows(runs)
-    return [*made, *_control_rows(runs), *_cpu_rows(runs), _capacity_row(runs)]
+    return [*made, *_control_rows(runs), *_cpu_rows(runs), capacity_row(runs)]
 
 
 def _lag_rows(runs: Runs) -> Iterator[Row]:
@@ -150,18 +151,4 @@ def _cpu_rows(runs: Runs) -> Iterator[Row]:
             unit="%", note="The caller's process with a task manager beside it, sampling of this evaluation included.",
         )  # fmt: skip
     if SHED in runs:
-        for process in ("injector", "broker"):
-            yield Row(
-                0, f"CPU of the {process}", "a machine of their own", "", unit="% of a core",
-                ours=spread([run.cpu_percent()[process] for run in runs[SHED]]), note="On the other core.",
-            )  # fmt: skip
-
-
-def _capacity_row(runs: Runs) -> Row:
-    ratios = {run.folder.name: run.capacity_after / run.capacity for seen in runs.values() for run in seen}
-    other = [name for name, ratio in ratios.items() if not 0.9 <= ratio <= 1.1]
-    note = f"Loads of {', '.join(other)} were not what they say." if other else ""
-    return Row(
-        0, "capacity after a run over that before", "", "0.9 to 1.1", spread(list(ratios.values())), met=not other,
-        note=note,
-    )  # fmt: skip
+        yield from beside_rows(runs[SHED])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock.dsl.job import Job
+from penstock.dsl.sinks import SinkHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +44,12 @@ def attribute(reference: str) -> Any:
     """Return what ``module:name`` names."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
+
+
+def under_contract(sink: SinkHandle, setting: Setting, query: str) -> None:
+    """Name a sink after its query, with the minimum accuracy and priority that option ``contracts`` has of it."""
+    sink.name(query)
+    contract = setting.options.get("contracts", {}).get(query)
+    if contract is not None:
+        minimum, priority = contract
+        sink.with_min_accuracy(minimum).with_priority(priority)

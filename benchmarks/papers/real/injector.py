@@ -107,13 +107,13 @@ class Injector:
         return {load.topic: [self.delivered[load.topic, p] for p in range(len(load.shares))] for load in self._loads}
 
 
-def fill(kafka: str, loads: Sequence[TopicLoad], rows: int) -> int:
-    """Write about so many messages to each topic at once, and return how many, the same of each."""
-    due = [[int(rows * share) for share in load.shares] for load in loads]
+def fill(kafka: str, loads: Sequence[TopicLoad], rows: Sequence[float]) -> int:
+    """Write about so many messages to each topic at once, and return how many to all."""
+    due = [[int(count * share) for share in load.shares] for load, count in zip(loads, rows, strict=True)]
     injector = Injector(kafka, loads)
     injector.write_up_to(due)
     injector.flush()
-    return sum(due[0])
+    return sum(map(sum, due))
 
 
 def inject(orders: Orders, note: Callable[[str], object]) -> None:

@@ -39,9 +39,10 @@ _MOST_S = 900.0
 class RealCase:
     """What is run: an application, its topics, and loads as parts of its capacity with how long each lasts, seconds.
 
-    ``topics``: by topic the ``module:function`` of its messages; all are offered the same rate, unevenly by partition
-    (``shares``). ``calibration_rows``: how many rows of each topic its capacity is measured with. ``exact``: the
-    ``module:function`` that makes plain data of the cluster and the topics when the run is over; empty for none.
+    ``topics``: by topic the ``module:function`` of its messages; all are offered the same rate, or so many times that
+    (``rates``), unevenly by partition (``shares``). ``calibration_rows``: how many rows of each topic, or so many times
+    that, its capacity is measured with. ``exact``: the ``module:function`` that makes plain data of the cluster and the
+    topics when the run is over; empty for none. ``batch_rows`` as of `run`.
     """
 
     name: str
@@ -55,6 +56,12 @@ class RealCase:
     task_managers: int = 1
     calibration_rows: int = 4_000
     exact: str = ""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    batch_rows: int = 128
+
+    def rate_of(self, topic: str) -> float:
+        """Return how many times the rate a topic has."""
+        return self.rates.get(topic, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +102,12 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
         broker = stack.enter_context(LocalBroker(temporary, large=True))
         tell(f"{folder.name}: measures what the job can take")
         alone = _capacity(case, broker.bootstrap, folder, cores, "alone")
-        beside = alone * _mean_load(case)
-        rate = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
-        tell(f"{folder.name}: {rate:.0f} rows/s of each topic fill its core")
-        seen = _offered(case, broker, folder, cores, rate)
-        seen["capacity_after"] = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
+        beside = alone.rows_per_s * _mean_load(case)
+        filled = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
+        tell(f"{folder.name}: {filled.rows_per_s:.0f} rows/s of each topic fill its core")
+        seen = _offered(case, broker, folder, cores, filled.rows_per_s)
+        after = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
+        seen |= {"capacity_after": after.rows_per_s, "calibrated": [filled.last, after.last]}
     written = finished.with_suffix(".part")
     written.write_text(json.dumps(seen), encoding="utf-8")
     written.replace(finished)
@@ -110,17 +118,25 @@ def _mean_load(case: RealCase) -> float:
     return sum(load * seconds for load, seconds in case.loads) / sum(seconds for _, seconds in case.loads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Capacity:
+    """What a job can take, and its last sample of itself when that was measured."""
+
+    rows_per_s: float
+    last: Mapping[str, Any]
+
+
 def _capacity(
     case: RealCase, kafka: str, folder: Path, cores: CoreShares, purpose: str, beside_rows_per_s: float = 0.0
-) -> float:
-    """Return the rows/s of each topic that fill the job's loop, without shedding and with more rows waiting.
+) -> "_Capacity":
+    """Return the rows/s of each topic, or of one of rate 1, that fill the job's loop, while more wait, none shed.
 
     They are counted over the time that the loop worked, which is the clock's while rows wait. So many rows/s are
     injected beside it into topics that nobody reads: what the broker and the injector take of caches and of memory, the
     job lacks.
     """
     loads = _topics(case, kafka, purpose, ())
-    rows = fill(kafka, loads, case.calibration_rows)
+    rows = fill(kafka, loads, [case.calibration_rows * case.rate_of(topic) for topic in case.topics])
     own = replace(case, control={}, options={**case.options, "contracts": {}})
     orders = replace(_subject_orders(own, kafka, loads, folder / purpose, cores), is_bounded=True)
     notes = folder / f"{purpose}.jsonl"
@@ -130,8 +146,9 @@ def _capacity(
             to_inject = Orders(kafka, unread, time.monotonic_ns())
             stack.enter_context(_started("injector", to_inject.text(), folder / f"{purpose}-unread.jsonl"))
         _wait(stack.enter_context(_started("subject", orders.text(), notes)))
-    worked_s: float = sum(_lines(notes)[-1]["busy_ns"].values()) / 1e9
-    return rows / worked_s
+    last = _lines(notes)[-1]
+    worked_s: float = sum(last["busy_ns"].values()) / 1e9
+    return _Capacity(rows / sum(map(case.rate_of, case.topics)) / worked_s, last)
 
 
 def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShares, capacity: float) -> dict[str, Any]:
@@ -167,7 +184,13 @@ def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShare
 def _topics(case: RealCase, kafka: str, purpose: str, phases: tuple[Phase, ...]) -> tuple[TopicLoad, ...]:
     """Make the topics of a purpose, and return what is offered to them."""
     loads = tuple(
-        TopicLoad(f"{topic}-{purpose}", case.shares, messages, phases) for topic, messages in case.topics.items()
+        TopicLoad(
+            f"{topic}-{purpose}",
+            case.shares,
+            messages,
+            tuple(Phase(phase.rows_per_s * case.rate_of(topic), phase.seconds) for phase in phases),
+        )
+        for topic, messages in case.topics.items()
     )
     for load in loads:
         create_topic(KafkaSettings(kafka), load.topic, len(load.shares))
@@ -189,6 +212,7 @@ def _subject_orders(
         case.executor,
         case.task_managers,
         cores.job if embedded else tuple(sorted({*cores.job, *cores.others})),
+        batch_rows=case.batch_rows,
     )
 
 
@@ -209,6 +233,8 @@ def _started(module: str, orders: str, notes: Path) -> Iterator["subprocess.Pope
         if process.poll() is None:
             process.terminate()
             process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _wait(process: "subprocess.Popen[str]") -> None:

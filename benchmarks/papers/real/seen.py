@@ -54,6 +54,8 @@ class SeenRun:
         self.broker_cpu_s: float = seen["broker_cpu_s"]
         self.queries: Mapping[str, Any] = seen["queries"]
         self.exact: Any = seen["exact"]
+        self.calibrated: Sequence[Mapping[str, Any]] = seen.get("calibrated", ())
+        """The last samples of the jobs that its capacity was measured with, before and after."""
         self.topics: tuple[str, ...] = tuple(seen["injected"][0]["delivered"])
         self._injected: Sequence[Mapping[str, Any]] = seen["injected"]
         # Figures that a job says before all of it runs, or when it has ended, are not of the run.
@@ -98,7 +100,8 @@ class SeenRun:
 
     def rows_per_s(self, at_s: float) -> float:
         """Return the rate at which rows come to all topics at a time."""
-        topics = len(self.case["topics"])
+        rates: Mapping[str, float] = self.case.get("rates", {})
+        topics = sum(rates.get(topic, 1.0) for topic in self.case["topics"])
         numbers = [number for number, (begin, _) in enumerate(self.bounds) if begin <= max(at_s, 0.0)]
         return self.phases[numbers[-1]].rows_per_s * topics
 
@@ -130,3 +133,12 @@ class SeenRun:
     def snapshots(self, policy: str) -> list[ClusterSnapshot]:
         """Return what a policy of the job has seen, by its action log."""
         return [each.snapshot for each in redecide(self.folder / ACTIONS, policy, {})]
+
+    def row_s(self, query: str) -> float:
+        """Return how long the loop works at a row that goes into a query, as its capacity was measured, seconds."""
+        operator = self.queries[query]["operator"]
+        busy_ns, rows = 0.0, 0
+        for last in self.calibrated:
+            own = [busy for task, busy in last["busy_ns"].items() if operator in task.split(" -> ")]
+            busy_ns, rows = busy_ns + sum(own), rows + last["taken"][operator]
+        return busy_ns / 1e9 / rows

@@ -98,6 +98,9 @@ def _sample(metrics: JobMetrics, own: psutil.Process) -> dict[str, Any]:
             "infeasible": shedding.infeasible,
             "late_ticks": shedding.late_ticks,
             "latest_ms": shedding.latest_ms,
+            "checks": shedding.checks,
+            "checks_ms": shedding.checks_ms,
+            "longest_check_ms": shedding.longest_check_ms,
         }
     return sample
 

@@ -142,7 +142,7 @@ class Fetcher:
         for queue in self.queues.all():
             offsets = self._consumer.get_watermark_offsets(TopicPartition(queue.topic, queue.partition), cached=True)
             if offsets is not None and offsets[1] >= 0:
-                queue.written = offsets[1]
+                queue.written = max(offsets[1], queue.written or 0)
 
     def _balance(self) -> None:
         pause, resume = self.queues.balance()

@@ -44,7 +44,7 @@ class PartitionQueue:
     starved: bool = False
     """A reader found it empty, and not because the partition is read to its end."""
     written: int | None = None
-    """The offset that the next message will get, as the last answer to a fetch had it."""
+    """The offset that the next message will get, as far as was heard; None: nobody has asked yet."""
     awaited: bool = False
     """A reader found nothing, and is to be told when that changes."""
     on_change: Callable[[], None] = lambda: None
@@ -114,6 +114,9 @@ class Queues:
             queue.held.append(_Held(messages, size))
             queue.bytes += size
             queue.at_end = queue.starved = False
+            if queue.written is not None:
+                # What has come is there, also before anybody asks anew how much there is.
+                queue.written = max(queue.written, int(messages.offsets[-1]) + 1)
             self.bytes += size
         self._tell([queue])
         return size

@@ -232,6 +232,8 @@ class KafkaReader(Reader):
         chosen = None if self._sampler is None else self._sampler.chosen(messages.offsets)
         if chosen is None:
             return messages, _NONE
+        if not chosen.any():
+            return messages.slice(0, 0), messages.offsets
         return messages.where(chosen), messages.offsets[~chosen]
 
     def _date(self, messages: Messages, dropped: NDArray[np.int64]) -> pa.RecordBatch | None:

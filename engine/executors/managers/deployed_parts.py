@@ -15,6 +15,7 @@ from penstock.engine.executors.managers.adoption_messages import (
     KeptCut,
     SetKeep,
 )
+from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
@@ -52,15 +53,15 @@ class DeployedPart:
 class DeployedParts:
     """Parts by the numbers of their deployments, and the cuts of their instances whose output may not be committed."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, probe: Probe | None = None) -> None:
+        """Begin with none; without a probe nobody asks for the CPU of what is done here."""
         self._parts: dict[int, DeployedPart] = {}
         self._passed: dict[str, int] = {}
         self._renumbered: dict[str, int] = {}
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
         self._guard = LocalGuard()
-        self.sic = LocalSic()
+        self.sic = LocalSic((lambda: 0) if probe is None else probe.thread_cpu_ns)
         """What sheds by SIC here."""
         self.guard_ns: int | None = None
         """When `look` is due; None: nobody has decided yet."""

@@ -32,6 +32,7 @@ from penstock.engine.executors.managers.plan_messages import ChangePlan
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
+from penstock.model.sic import NO_CHECKS, CheckTimes
 from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
@@ -277,7 +278,8 @@ class Metrics(Message, frozen=True):
 class Readings(Message, frozen=True):
     """The readings of a task manager's process and of what it hosts, once a second.
 
-    The tables are those of a `PartReading`, as Arrow streams; empty: there is none. ``keep``: the rates in force.
+    The tables are those of a `PartReading`, as Arrow streams; empty: there is none. ``keep``: the rates in force,
+    ``checks`` those of what waits.
     """
 
     machine: MachineReading
@@ -288,6 +290,7 @@ class Readings(Message, frozen=True):
     keep: SetKeep | None = None
     errors: bytes = b""
     sic: bytes = b""
+    checks: CheckTimes = NO_CHECKS
 
 
 class Status(Message, frozen=True):

@@ -4,14 +4,15 @@ from penstock.engine.control.part_reading import ERRORS, SIC, PartReading, decod
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.hosted_instances import HostedInstances
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.deployed_parts import DeployedParts
 from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.jobs.part_status import read_status
 from penstock.engine.transport.link_set import LinkSet
 from penstock.model.keep_rates import KeepRates
 
 
-def read_all(probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | None, now_ns: int) -> ms.Readings:
-    """Read a process, and what it hosts (None: nothing); ``keep``: the rates in force."""
+def read_all(probe: Probe, hosted: HostedInstances | None, parts: DeployedParts, now_ns: int) -> ms.Readings:
+    """Read a process, and what it hosts (None: nothing), with what is in force in its ``parts``."""
     machine = probe.read()
     if hosted is None:
         return ms.Readings(machine)
@@ -22,9 +23,10 @@ def read_all(probe: Probe, hosted: HostedInstances | None, keep: ms.SetKeep | No
         encode_table(part.sent),
         encode_table(part.received),
         encode_table(part.partitions),
-        keep,
+        parts.keep_now(),
         encode_table(part.errors) if len(part.errors) else b"",
         encode_table(part.sic) if len(part.sic) else b"",
+        parts.sic.checks,
     )
 
 
@@ -32,10 +34,12 @@ def part_of(readings: ms.Readings) -> PartReading | None:
     """Return what was read of instances, at the time of the machine's reading; None: there were none."""
     if not readings.instances:
         return None
-    tables = [*map(decode_table, (readings.instances, readings.sent, readings.received, readings.partitions))]
-    tables.append(decode_table(readings.errors) if readings.errors else ERRORS.empty_table())
-    tables.append(decode_table(readings.sic) if readings.sic else SIC.empty_table())
-    return PartReading(readings.machine.time_ns, *tables)
+    instances, sent, received, partitions = map(
+        decode_table, (readings.instances, readings.sent, readings.received, readings.partitions)
+    )
+    errors = decode_table(readings.errors) if readings.errors else ERRORS.empty_table()
+    sic = decode_table(readings.sic) if readings.sic else SIC.empty_table()
+    return PartReading(readings.machine.time_ns, instances, sent, received, partitions, errors, sic, readings.checks)
 
 
 def keep_of(readings: ms.Readings) -> KeepRates | None:

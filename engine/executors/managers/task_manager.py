@@ -4,13 +4,14 @@ A machine that is told messages and says some. One thread calls `handle` and `tu
 carries messages: `service` in a process of its own, the head's attempt in the process that started the job.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CutTaken, Report
+from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.hosted_instances import HostedInstances, Surroundings
 from penstock.engine.executors.managers import messages as ms
@@ -58,7 +59,7 @@ class TaskManager:
         self._uploads = None if setup.storage is None else ManagerUploads(setup.storage, shell.parts.page_stores)
         self._meeting, self._background, self._probe = shell.parts.meeting, shell.parts.background, shell.parts.probe
         self._hosted: HostedInstances | None = None
-        self._deployed = DeployedParts()
+        self._deployed = DeployedParts(self._probe)
         self._progress = ProgressReports()
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
@@ -149,7 +150,7 @@ class TaskManager:
             self._metrics_ns = now_ns + METRICS_NS
             self._say_metrics()
             if self._probe is not None:
-                self._tell(read_all(self._probe, self._hosted, self._deployed.keep_now(), now_ns))
+                self._tell(read_all(self._probe, self._hosted, self._deployed, now_ns))
         self._deployed.look(now_ns)
         return outcome
 
@@ -162,6 +163,10 @@ class TaskManager:
     def hosts(self) -> bool:
         """Whether instances are here."""
         return self._hosted is not None
+
+    def instances(self) -> Sequence[Instance]:
+        """Return the instances that are here."""
+        return [instance for _, deployed in self._deployed for instance in deployed.part.instances]
 
     def step_now(self) -> Step | None:
         """Return the step that the loop is in, None: none; from any thread."""

@@ -160,6 +160,8 @@ class SimulatedAttempt:
         self._network.maybe_cut(4.0 / self._world.turns)
         if self._world.rates is not None:
             self._world.rates.look(self)
+        if self._world.admissions is not None and self._world.admissions.look(self._instances):
+            self._waiting.clear()
         if self._moves is not None:
             self._moves.look()
         if self._world.rescales is not None:

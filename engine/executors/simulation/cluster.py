@@ -126,6 +126,7 @@ class Cluster:
             self._parts_of,
             SimulatedBackground(world.clock, world.dice),
             PlanReader(self._read_plan, lambda plan, sinks: self._rebind(with_sinks(plan, sinks))),
+            world.admissions,
         )
         manager = self._managers[name] = SimulatedManager(name, process, partial(self._say, name), begins_ns)
         return self._side(manager)

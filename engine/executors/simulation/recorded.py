@@ -96,6 +96,10 @@ class _RecordedReader(Reader):
         self._row += batch.num_rows
         return Read(batch, ended=self._row >= self._table.num_rows)
 
+    def behind(self) -> int:
+        """Return how many rows are left."""
+        return int(self._table.num_rows) - self._row
+
     def position(self) -> int:
         """Return the next row."""
         return self._row

@@ -17,6 +17,7 @@ from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.memory_links import MeetingBoard
+from penstock.engine.executors.simulation.random_admissions import RandomAdmissions
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.transport.link import Link
 from penstock.engine.transport.link_set import LinkSet
@@ -77,6 +78,7 @@ class ProcessParts:
     parts: Callable[[BoardMeeting, SimulatedBackground], ManagerParts]
     background: SimulatedBackground
     plans: PlanReader
+    admissions: RandomAdmissions | None = None
 
 
 class SimulatedManager:
@@ -175,6 +177,8 @@ class SimulatedManager:
                 self._manager.lose_head()
             return f"{self.name} has no head"
         assert self._manager is not None
+        if self._parts.admissions is not None:
+            self._parts.admissions.look(self._manager.instances())
         outcome = self._manager.turn()
         if isinstance(outcome, Ran):
             return f"{self.name} steps {outcome.instance}"

@@ -11,10 +11,12 @@ from penstock.engine.executors.simulation.history import History
 from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.page_faults import PageFaults
 from penstock.engine.executors.simulation.paged import SimulatedPages, SimulatedPaging
+from penstock.engine.executors.simulation.random_admissions import RandomAdmissions
 from penstock.engine.executors.simulation.random_rates import RandomRates
 from penstock.engine.executors.simulation.rescales import RandomRescales
 from penstock.engine.executors.simulation.watermarks import Watermarks
 from penstock.model.errors import BugError
+from penstock.model.job_graph import JobGraph
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
 
@@ -49,12 +51,20 @@ class World:
         self.watermarks = Watermarks()
         self.pages: SimulatedPages | None = None
         self.rates: RandomRates | None = None
+        self.admissions: RandomAdmissions | None = None
         self.moves: RandomMoves | None = None
         self.rescales: RandomRescales | None = None
         if self.paging is not None:
             page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)
             self.pages = SimulatedPages(self.paging, page_faults)
         self.restart()
+
+    def shed(self, graph: JobGraph, *, admits: bool) -> None:
+        """Let keep rates change at random, and if it ``admits`` let stretches of rows be admitted and dropped."""
+        chance = 20.0 / self.turns
+        self.rates = RandomRates(self.dice, graph, chance)
+        if admits:
+            self.admissions = RandomAdmissions(self.dice, self.history, graph, chance)
 
     def restart(self) -> None:
         """Begin another process on the same disks."""

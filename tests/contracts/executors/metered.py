@@ -62,13 +62,13 @@ class Metered(Source):
         return [str(number) for number in range(PARTITIONS)]
 
     def open(self, partition: str, position: Any | None) -> Reader:
-        return _MeteredReader(self.meter, int(partition), position or 0)
+        return MeteredReader(self.meter, int(partition), position or 0)
 
     def describe(self) -> str:
         return "metered rows"
 
 
-class _MeteredReader(Reader):
+class MeteredReader(Reader):
     def __init__(self, meter: Path, partition: int, row: int) -> None:
         self._meter, self._partition, self._row = meter, partition, row
 
@@ -80,6 +80,10 @@ class _MeteredReader(Reader):
             return NOTHING
         self._row = last
         return Read(rows_of(self._partition, first, last))
+
+    def left(self) -> int:
+        """Return how many rows it may give now."""
+        return max(0, int(self._meter.read_text()) - self._row)
 
     def position(self) -> int:
         return self._row

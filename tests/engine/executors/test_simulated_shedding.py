@@ -1,4 +1,7 @@
-"""Runs that shed at random rates under faults: what is committed is what their logs say was kept, and nothing else."""
+"""Runs that shed at random rates under faults: what is committed is what their logs say was kept, and nothing else.
+
+Some drop and admit stretches of rows at random besides, as a shedder by SIC does.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -58,11 +61,11 @@ PIPELINES = {"filtered": filtered, "parted": parted, "visits": visits}
 
 
 @cache
-def simulation(pipeline: str, managed: bool) -> Simulation:
+def simulation(pipeline: str, managed: bool, admits: bool = False) -> Simulation:
     job = ps.Job()
     PIPELINES[pipeline](job)
     made = Simulation(record_pipeline(job.graph, 10_000), faults=Faults(), managed=managed)
-    made.sheds = True
+    made.sheds, made.admits = True, admits
     return made
 
 
@@ -80,10 +83,22 @@ def test_the_committed_output_is_what_the_log_says_was_kept(pipeline: str, manag
     assert sum(result.crashes for result in results) > len(results)
 
 
+@pytest.mark.parametrize("managed", [False, True])
+@pytest.mark.parametrize("pipeline", ["filtered", "parted"])
+def test_stretches_that_were_admitted_at_random_are_those_of_the_log(pipeline: str, managed: bool) -> None:
+    results = [simulation(pipeline, managed, admits=True).run(seed) for seed in range(1, 9)]
+    agree(results)
+    assert sum(result.crashes for result in results) > len(results)
+    assert sum(any("is admitted" in line for line in result.story) for result in results) >= len(results) / 4
+
+
 @pytest.mark.long("some hundreds of seeds lose power at every step of the log")
 def test_power_is_lost_around_every_step_of_the_log() -> None:
     results = [
-        simulation(pipeline, managed).run(seed) for pipeline in PIPELINES for managed in (False, True) for seed in SEEDS
+        simulation(pipeline, managed, admits=seed % 2 == 0).run(seed)
+        for pipeline in PIPELINES
+        for managed in (False, True)
+        for seed in SEEDS
     ]
     agree(results)
     crashed: Counter[str] = Counter()

@@ -223,6 +223,19 @@ def test_queues_are_bounded_together_and_hold_up_only_for_the_starving() -> None
     assert queues.bytes == 0
 
 
+def test_what_has_come_is_written_once_it_is_known_how_much_there_is() -> None:
+    queues = Queues(1 << 20)
+    queue = queues.add("t", 3)
+    # Nothing is known of what was there before.
+    queues.put(messages([b"x"] * 10))
+    assert queue.written is None
+    queue.written = 15
+    queues.put(messages([b"x"] * 3, 10))
+    assert queue.written == 15
+    queues.put(messages([b"x"] * 10, 13))
+    assert queue.written == 32
+
+
 def test_messages_are_joined_with_and_without_keys() -> None:
     one, two = messages([b"a"]), messages([b"b", None], 10, [b"k", None])
     both = joined([one, two])

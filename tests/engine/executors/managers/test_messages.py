@@ -34,7 +34,7 @@ from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, SourceMetr
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.engine.jobs.rows_decided import RowsDecided
 from penstock.model.outstanding import Outstanding
-from penstock.model.sic import SicGroup, SicTerms
+from penstock.model.sic import CheckTimes, SicGroup, SicTerms
 from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.checkpoints.results import Traffic
@@ -159,6 +159,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[InputFile, ...]: st.lists(st.builds(InputFile, NAME, SEEN), max_size=2).map(tuple),
     tuple[Owner | None, ...]: st.lists(st.none() | OWNERS, max_size=2).map(tuple),
     tuple[SizeAndTime | None, ...]: st.lists(SEEN, max_size=2).map(tuple),
+    CheckTimes: st.builds(CheckTimes, COUNTS, COUNTS, COUNTS),
     Failure: FAILURES,
     Failure | None: st.none() | FAILURES,
 }
