@@ -17,6 +17,7 @@ from penstock.benchmarks.papers.cluster_model.spec import (
     MachineSpec,
     QuerySpec,
     ReportSpec,
+    ServiceSpec,
     SourceSpec,
     StateSpec,
     TaskSpec,
@@ -28,6 +29,8 @@ BASE, HIGH, HIGHEST, LOW = 600.0, 1500.0, 2700.0, 300.0
 """Rows a second; an instance of the task that works takes 1,000."""
 
 STEP_S, UNTIL_S, MINIMUM = 120.0, 420.0, 0.3
+BACKLOG_S, USUAL_S, SLOW_S = 5.0, 2e-4, 2e-3
+"""For so long a backlog comes at a cold start; what a call of the service takes, and where it is slow."""
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "ds2": {},
     "ds2-fitted": {},
@@ -67,6 +70,8 @@ SHAPES: Mapping[str, Curve] = {
     "step down": Steps([(0.0, HIGH), (STEP_S, LOW)]),
     "sine": Sine(900.0, 600.0, 240.0),
     "machine lost": Constant(BASE),
+    "slow service": Constant(BASE),
+    "cold start": Steps([(0.0, 20 * BASE), (BACKLOG_S, BASE)]),
 }
 
 
@@ -81,7 +86,8 @@ def drilled_job(shape: str, *, is_one_task: bool = False, seed: int = 1) -> Clus
     """
     make, is_lost = figures().make, shape == "machine lost"
     at_first = 2 if shape == "step down" else 1
-    tasks = _one_task(at_first) if is_one_task else _three_tasks(at_first)
+    calls = {"service": "geo", "calls": 1.0, "cpu_s": 7e-4} if shape == "slow service" else {"cpu_s": 1e-3}
+    tasks = _one_task(at_first, calls) if is_one_task else _three_tasks(at_first, calls)
     limits = {"cores": 2.0 * at_first, "memory_bytes": 4e9, "heap_bytes": 1e9} if is_one_task else {}
     first, last = tasks[0].name, tasks[-1].name
     edges = [("rows", "work", "free"), ("work", "counts", "hash")] if not is_one_task else []
@@ -94,6 +100,18 @@ def drilled_job(shape: str, *, is_one_task: bool = False, seed: int = 1) -> Clus
         tasks=tasks,
         sources=[make(SourceSpec, "source", task=first, rate=SHAPES[shape], partition_shares=(0.25,) * 4)],
         edges=[make(EdgeSpec, "edge", producer=one, consumer=two, exchange=how) for one, two, how in edges],
+        services=[
+            make(
+                ServiceSpec,
+                "service",
+                name="geo",
+                application="job",
+                error_share=Constant(0.0),
+                latency_s=Steps([(0.0, USUAL_S), (STEP_S, SLOW_S), (2 * STEP_S, USUAL_S)]),
+            )
+        ]
+        if shape == "slow service"
+        else [],
         queries=[QuerySpec(name=last, task=last, priority=1.0, minimum_accuracy=MINIMUM)],
         actions=make(ActionSpec, "actions", scope="task", restores="moved", owners="sticky", accesses_per_bucket=0.0),
         reports=make(ReportSpec, "reports"),
@@ -101,22 +119,22 @@ def drilled_job(shape: str, *, is_one_task: bool = False, seed: int = 1) -> Clus
     return Cluster(spec, seed, 0.5, 2.0)
 
 
-def _one_task(parallelism: int) -> list[TaskSpec]:
+def _one_task(parallelism: int, work: Mapping[str, Any]) -> list[TaskSpec]:
     make = figures().make
     return [
         make(
-            TaskSpec, "task", name="rows", application="job", parallelism=parallelism, cpu_s=1e-3,
+            TaskSpec, "task", name="rows", application="job", parallelism=parallelism, **work,
             machines=("tm1", "tm2")[:parallelism],
         )
     ]  # fmt: skip
 
 
-def _three_tasks(parallelism: int) -> list[TaskSpec]:
+def _three_tasks(parallelism: int, work: Mapping[str, Any]) -> list[TaskSpec]:
     make = figures().make
     return [
         make(TaskSpec, "task", name="rows", application="job", parallelism=1, cpu_s=1e-5, machines=("tm0",)),
         make(
-            TaskSpec, "task", name="work", application="job", parallelism=parallelism, cpu_s=1e-3,
+            TaskSpec, "task", name="work", application="job", parallelism=parallelism, **work,
             machines=("tm1", "tm2")[:parallelism],
         ),
         make(

@@ -98,6 +98,33 @@ def test_a_lost_machine_is_made_good(scaler: str) -> None:
     assert shed_share(run, end_s(scaler) - 90.0) < 0.02
 
 
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_a_slow_service_lets_rows_wait_and_nothing_grow(scaler: str) -> None:
+    run = drilled("slow service", "qod", scaler)
+    lag = run.series.task("lag", "rows")
+    assert lag[int(2 * STEP_S) - 5] > 3_000 and lag[-1] == pytest.approx(0.0, abs=100)
+    assert not run.acted("qod") and not [record for record in run.acted(scaler) if record.time_s < 2 * STEP_S]
+    # What a row costs is fitted to windows in which the service was slow, too, and an instance comes once it is not.
+    assert len(run.acted(scaler)) == (scaler == "ds2-fitted")
+
+
+@pytest.mark.parametrize("scaler", ["ds2", "flink-er"])
+def test_without_the_guard_a_slow_service_lets_scalers_grow(scaler: str) -> None:
+    """The negative control of the row above."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PARAMETERS, scaler, {"limits.slower": float("inf")})  # type: ignore[arg-type]
+        run = drill("slow service", "qod", scaler)
+    assert [record for record in run.acted(scaler) if STEP_S < record.time_s < 2 * STEP_S]
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_a_backlog_at_a_cold_start_passes_and_nobody_acts_for_it(scaler: str) -> None:
+    run = drilled("cold start", "qod", scaler)
+    lag = run.series.task("lag", "rows")
+    assert lag[10] > 30_000 and lag[150] == pytest.approx(0.0, abs=100)
+    assert not run.acted(scaler) and not run.acted("qod")
+
+
 def as_if_nothing_were_shed(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """Return what a scaler sees that is fed with rates after shedders, and not told that rows are dropped."""
     instances, partitions = snapshot.instances, snapshot.partitions
