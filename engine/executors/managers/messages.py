@@ -37,8 +37,8 @@ from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
-__all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "ReadHolding"]
-__all__ += ["MarkersSent", "OfMoves", "OutOfStep", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
+__all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
+__all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
 __all__ += ["StuckInStep"]
 
 
@@ -260,10 +260,7 @@ class RegionProgress(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class Progress(Message, frozen=True):
-    """The progress of sources in event time, of the regions in which it has changed since it was last said.
-
-    Up it is that of a task manager's sources, down that of all others.
-    """
+    """The progress of a task manager's sources in event time (down: of all others), of regions in which it has changed."""
 
     regions: tuple[RegionProgress, ...]
 

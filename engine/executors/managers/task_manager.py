@@ -390,11 +390,9 @@ class TaskManager:
                 self._tell(ms.BarrierMissed(report.instance, attempt, report.epoch))
 
     def _say_status(self, order: ms.ReadStatus) -> None:
-        hosted = self._hosted
-        if hosted is None:
-            return
-        is_idle = self._is_idle and not self.is_touched()
-        self._tell(status_of(order, hosted.build, self._shell.links, is_idle=is_idle))
+        if self._hosted is not None:
+            is_idle = self._is_idle and not self.is_touched()
+            self._tell(status_of(order, self._hosted.build, self._shell.links, is_idle=is_idle))
 
     def _say_metrics(self) -> None:
         metrics = self.metrics()
