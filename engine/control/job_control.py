@@ -16,12 +16,10 @@ from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
-from penstock.engine.control.scale_actuator import ScaleActuator
-from penstock.engine.control.scale_control import ScaleControl
+from penstock.engine.control.scale_control import ScaleControl, ScaleMemory, ScaleSettings
 from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.model.config import LoopOptions
-from penstock.model.control import NOBODY, Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.plan import Decision, Placement
@@ -95,14 +93,11 @@ class JobControl:
         log: DecisionLog | None = None,
         shedding: LoadShedding | None = None,
         limits: RunningLimits | None = None,
-        control: Control | None = None,
-        actuator: ScaleActuator | None = None,
-        before: "JobControl | None" = None,
+        scaling: ScaleSettings | None = None,
     ) -> None:
         """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change.
 
-        ``control`` says who scales; without an ``actuator`` that one recommends. Of the controllers ``before``, of
-        another plan of the job, some of what they remember counts: the CPU of tasks, and what was scaled.
+        ``scaling`` says who scales (None: nobody does).
 
         Raises:
             OptionError: there is no such scaler or parameter; the message names the valid ones.
@@ -114,11 +109,9 @@ class JobControl:
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, merger, now_ns, numbers)
         self._scaling: ScaleControl | None = None
-        if control is not None and control.scale != NOBODY:
-            memory = None if before is None or before._scaling is None else before._scaling.memory()
-            since_ns = now_ns if memory is None else memory.began_ns
-            book = ReadingBook(job, merger, since_ns, numbers)
-            self._scaling = ScaleControl(control, graph, book, log, actuator, memory)
+        if scaling is not None:
+            since_ns = now_ns if scaling.memory is None else scaling.memory.began_ns
+            self._scaling = ScaleControl(scaling, graph, ReadingBook(job, merger, since_ns, numbers), log)
         self._lags = LagMaxima()
         self._errors = ErrorBook()
         self._missed_cycles = 0
@@ -140,8 +133,6 @@ class JobControl:
         self._has_decided = False
         self._log = log
         self._tick_ns: int | None = None
-        if before is not None:
-            self.know(before.measured_cpu)
 
     @property
     def due_ns(self) -> int | None:
@@ -154,6 +145,11 @@ class JobControl:
         memory: PlacementMemory = self._memory.policy
         known = self._scheduler.policy.known_cpu if isinstance(self._scheduler.policy, TaskScheduler) else {}
         return {**known} | {task: percent for (_, task), percent in memory.cpu.items()}
+
+    @property
+    def scale_memory(self) -> ScaleMemory | None:
+        """What the scaler remembers beyond its plan, None: nothing."""
+        return None if self._scaling is None else self._scaling.memory()
 
     def know(self, cpu: MeasuredCpu) -> None:
         """Take the CPU that an earlier run has measured, unless this one has placed instances: it measures itself."""

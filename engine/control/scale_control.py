@@ -42,27 +42,31 @@ class ScaleMemory:
     acted_on: ClusterSnapshot | None
 
 
+@dataclass(frozen=True, slots=True)
+class ScaleSettings:
+    """Who scales, by a ``control``; with an ``actuator`` that one acts.
+
+    With the ``memory`` of the plan before what was done to that one counts; the policy begins anew, as tasks may be
+    others.
+    """
+
+    control: Control
+    actuator: ScaleActuator | None = None
+    memory: ScaleMemory | None = None
+
+
 class ScaleControl:
-    """One scaler over one plan of a job; with an actuator it acts."""
+    """One scaler over one plan of a job."""
 
     def __init__(
-        self,
-        control: Control,
-        graph: ExecutionGraph,
-        book: ReadingBook,
-        log: DecisionLog | None,
-        actuator: ScaleActuator | None = None,
-        memory: ScaleMemory | None = None,
+        self, settings: ScaleSettings, graph: ExecutionGraph, book: ReadingBook, log: DecisionLog | None
     ) -> None:
         """Begin with nothing seen; ``book`` is its own, with windows as long as its interval.
-
-        With the ``memory`` of the plan before what was done to that one counts; the policy begins anew, as tasks may be
-        others.
 
         Raises:
             OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
         """
-        item = scaler(control)
+        item, actuator, memory = scaler(settings.control), settings.actuator, settings.memory
         self.name = item.name
         self._policy, self._graph = item.policy, graph
         self._actuator = actuator

@@ -6,6 +6,7 @@ from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.scale_actuator import ScaleActuator
+from penstock.engine.control.scale_control import ScaleSettings
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
@@ -67,10 +68,13 @@ def start_control(
         # What there is not is refused before a file is made.
         scaler(control)
     log = None if options.log is None else DecisionLog(options.log, warn)
-    acting = actuator if control is not None and control.mode == "act" else None
-    started = JobControl(
-        plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, control, actuator=acting, before=before
-    )
+    scaling = None
+    if control is not None and control.scale != NOBODY:
+        acting = actuator if control.mode == "act" else None
+        scaling = ScaleSettings(control, acting, None if before is None else before.scale_memory)
+    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, scaling)
+    if before is not None:
+        started.know(before.measured_cpu)
     started.warn = warn
     return started
 

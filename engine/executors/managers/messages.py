@@ -260,7 +260,7 @@ class RegionProgress(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class Progress(Message, frozen=True):
-    """The progress of a task manager's sources in event time (down: of all others), of regions in which it has changed."""
+    """The progress of sources in event time (down: of all others), of regions in which it has changed since."""
 
     regions: tuple[RegionProgress, ...]
 
