@@ -17,11 +17,11 @@ from tests.contracts.executors.metered import LONG_S, until
 from tests.contracts.executors.test_rescaling import running
 
 SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us"))])
-PARTITIONS, KEYS, ROWS = 4, 31, 40_000
+PARTITIONS, KEYS, ROWS = 4, 31, 60_000
 ROW_S = 0.002
 """A row waits so long, so that one instance takes 500 a second at most."""
 
-LOW, HIGH, STEP_S = 250.0, 800.0, 12.0
+LOW, HIGH, STEP_S = 250.0, 700.0, 12.0
 
 
 class Steps(ps.Source):
@@ -86,7 +86,7 @@ def waited(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-@pytest.mark.long("a minute and a half; tests/engine/control/test_scale_control.py does the same by hand")
+@pytest.mark.long("two minutes; tests/engine/control/test_scale_control.py does the same by hand")
 @pytest.mark.parametrize("policy", ["ds2", "flink-er"])
 def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -> None:
     job = ps.Job()
