@@ -13,7 +13,7 @@ from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.model.errors import PenstockError
 
 JOIN_NS = 60_000_000_000
-"""How long task managers are waited for that were asked for; then instances are placed on those there are."""
+"""How long task managers that were asked for are waited for, until they are warm; then those there are will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ScaleActuator:
             return None
         try:
             if order.asked is None:
-                if len(self._managers.known().live) >= order.managers or now_ns >= order.until_ns:
+                if len(self._managers.known().warm) >= order.managers or now_ns >= order.until_ns:
                     order.asked = self._rescales.ask(order.parallelism).answer
                 return None
             if not order.asked.done():

@@ -15,11 +15,15 @@ NO_TASK_MANAGERS = (
 
 @dataclass(frozen=True, slots=True)
 class TaskManagers:
-    """The task managers of a job: how many are wanted, those that instances can be given to, those that leave."""
+    """The task managers of a job: how many are wanted, those that instances can be given to, those that leave.
+
+    Those that are ``warm`` have loaded compiled kernels: instances begin there at once.
+    """
 
     wanted: int
     live: tuple[str, ...]
     leaving: tuple[str, ...] = ()
+    warm: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

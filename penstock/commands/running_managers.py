@@ -12,6 +12,9 @@ from penstock.jobs_client.client import JobClient
 LOOK_S = 0.1
 """How often the job is asked how far it is."""
 
+WARM_S = 60.0
+"""How long it is waited at most until those that have come have loaded their kernels."""
+
 
 def place_on(client: JobClient, count: int, *, quiet: bool) -> TaskManagersAnswer:
     """Let a job have so many task managers, and its instances be on them.
@@ -30,6 +33,9 @@ def place_on(client: JobClient, count: int, *, quiet: bool) -> TaskManagersAnswe
             print(f"{shown} of {count} task managers are there", file=sys.stderr)
         if there.wanted != count or (len(there.live) == count and not there.leaving):
             break
+        time.sleep(LOOK_S)
+    until_s = time.monotonic() + WARM_S
+    while more and len(client.task_managers().task_managers.warm) < count and time.monotonic() < until_s:
         time.sleep(LOOK_S)
     if more:
         number = client.rescale({}).number

@@ -321,7 +321,7 @@ class ManagedAttempt(Attempt):
                 self._relay(self._progress.hear(manager, message))
             case ms.Joined():
                 self._tell(je.TaskManagerJoined(manager))
-            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep() | ms.Holding():
+            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep() | ms.Holding() | ms.WarmedUp():
                 pass
 
     def _relay(self, progress: Mapping[str, ms.Progress]) -> None:

@@ -33,7 +33,8 @@ class ManagerChanges:
         while (order := self._orders.take()) is not None:
             self._pool.resize(order.wanted, order.drained)
         leaving = self._pool.leaving()
-        self._orders.tell(TaskManagers(self._pool.wanted, tuple(self._pool.live()), tuple(leaving)))
+        live, warm = tuple(self._pool.live()), tuple(self._pool.warm())
+        self._orders.tell(TaskManagers(self._pool.wanted, live, tuple(leaving), warm))
         if leaving:
             yield from self._see_off(leaving, hosting, now_ns)
 

@@ -28,7 +28,7 @@ from penstock.engine.executors.managers.move_messages import (
     StateGiven,
     StateInstalled,
 )
-from penstock.engine.executors.managers.plan_messages import ChangePlan
+from penstock.engine.executors.managers.plan_messages import ChangePlan, WarmedUp
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
@@ -39,7 +39,7 @@ from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
 __all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
-__all__ += ["StuckInStep"]
+__all__ += ["StuckInStep", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -328,6 +328,7 @@ ToManager = (
 
 ToHead = (
     Joined
+    | WarmedUp
     | SetupFailed
     | FilesSeen
     | Deployed

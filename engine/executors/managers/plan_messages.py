@@ -1,4 +1,4 @@
-"""The message by which all task managers of a job come to another plan of it."""
+"""Messages on what instances are built from: the plan of a job, and compiled kernels."""
 
 from penstock.engine.executors.managers.adoption_messages import Message
 
@@ -7,3 +7,7 @@ class ChangePlan(Message, frozen=True):
     """To a task manager that hosts nothing: build by this plan from here on, which `pack_plan` has packed."""
 
     plan: bytes
+
+
+class WarmedUp(Message, frozen=True):
+    """A task manager has loaded all compiled kernels that are kept: instances there begin without waiting for them."""

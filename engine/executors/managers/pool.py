@@ -125,6 +125,11 @@ class ManagerPool(Generic[End]):
             name for name, member in self._members.items() if member.state not in _UNUSABLE and not self._leaves(member)
         ]
 
+    def warm(self) -> Sequence[str]:
+        """Return those of the `live` that have loaded their kernels, or have instances."""
+        members = ((name, self._members[name]) for name in self.live())
+        return [name for name, member in members if member.is_warm or member.state is not ManagerState.IDLE]
+
     def awaited(self) -> int:
         """Return how many may yet join: those that have been started, and who follow those that leave."""
         members = list(self._members.values())
@@ -270,6 +275,8 @@ class ManagerPool(Generic[End]):
                     member.state = after(member.state, ManagerEvent.JOINED)
                     member.address, member.files = message.address, message.files
                     self._stillborn = 0
+            case ms.WarmedUp():
+                member.is_warm = True
             case ms.SetupFailed():
                 self._failure = message.failure
             case ms.LeaveAsked():

@@ -16,5 +16,7 @@ class PoolMember:
     """When it was told to end."""
     leave_ns: int | None = None
     """When it is let go that was told to end."""
+    is_warm: bool = False
+    """It has loaded its kernels."""
     is_released: bool = False
     """It was told that it may go."""

@@ -53,7 +53,7 @@ class _Service:
         self._inbox: deque[tuple[int, ms.ToManager]] = deque()
         self._manager: TaskManager | None = None
         self._over = self._asked_to_leave = False
-        self._kernels = load_kept_kernels()
+        self._kernels, self._is_warm = load_kept_kernels(), False
         self._head = NextHead(settings.run, end)
         self._alone_until_ns: int | None = None
         self._plane = self._speak_with(self._head)
@@ -146,9 +146,13 @@ class _Service:
 
     def _loads_kernel(self) -> bool:
         """Load one kernel if there is nothing else to do; one that joins late is to be ready when it is needed."""
-        if self._inbox or self._manager is None or self._manager.hosts:
+        if self._inbox or self._manager is None or self._manager.hosts or self._is_warm:
             return False
-        return next(self._kernels, None) is not None
+        if next(self._kernels, None) is None:
+            self._is_warm = True
+            self._say(ms.WarmedUp())
+            return False
+        return True
 
     def _step(self) -> Step | None:
         return None if self._manager is None else self._manager.step_now()

@@ -151,7 +151,7 @@ class Running:
         self.rescales, self.managers = RescaleOrders(), ManagerOrders()
         self.rescales.open(lambda: None)
         self.managers.open(lambda: None)
-        self.managers.tell(TaskManagers(2, MANAGERS))
+        self.managers.tell(TaskManagers(2, MANAGERS, warm=MANAGERS))
         self.asked: list[Mapping[str, int]] = []
         self.resized: list[int] = []
 
@@ -159,7 +159,8 @@ class Running:
         """Let what was asked for be done."""
         while (order := self.managers.take()) is not None:
             self.resized.append(order.wanted)
-            self.managers.tell(TaskManagers(order.wanted, tuple(f"tm-{number}" for number in range(order.wanted))))
+            names = tuple(f"tm-{number}" for number in range(order.wanted))
+            self.managers.tell(TaskManagers(order.wanted, names, warm=names))
         if (asked := self.rescales.take()) is not None:
             self.asked.append(asked.parallelism)
             asked.answer.set_result(RescaleSummary({}, asked.parallelism, 7, 1, 2, 3.0, 4.0))
