@@ -4,6 +4,7 @@ from penstock.engine.core.job_events import StateChanged, Tell
 from penstock.engine.jobs.life_cycle import Command, Event, JobLifeCycle, JobState
 from penstock.engine.jobs.restart_policy import RestartPolicy
 from penstock.engine.jobs.status import JobStatus, error_sentence
+from penstock.model.errors import PlanChangedError
 
 
 class AnnouncedLife:
@@ -39,6 +40,7 @@ class AnnouncingLifeCycle(JobLifeCycle):
     def on(self, event: Event) -> list[Command]:
         """Take in what happened, tell the state that it leads to, and return what to do."""
         commands = super().on(event)
-        failing = self.state in (JobState.FAILING, JobState.FAILED)
+        # That it goes on by another plan is no failure, and nothing to be told afterwards.
+        failing = self.state in (JobState.FAILING, JobState.FAILED) and not isinstance(self.error, PlanChangedError)
         self.announced.become(self.state, self.error if failing else None)
         return commands
