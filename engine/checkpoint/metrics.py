@@ -20,9 +20,9 @@ class CheckpointMetrics:
     ``last_epoch`` is the last one that all sinks committed. ``last_duration_ns`` is the time from its barriers to its
     manifest, of the last one published, and its bytes are those uploaded and those that were there already.
     ``last_abort`` says why one was given up. ``restarts``: how often the job, or a region of it, was told to begin
-    again, after a failure or by another plan; ``regions``: how often each did. ``failed_retentions``: how often old checkpoints could not
-    be deleted, and stay until a later time; ``last_failed_retention`` says why. ``failing``: the one that ended last
-    was given up.
+    again, after a failure or by another plan; ``regions``: how often each did. ``failed_retentions``: how often old
+    checkpoints could not be deleted, and stay until a later time; ``last_failed_retention`` says why. ``failing``: the
+    one that ended last was given up.
     """
 
     begun: int = 0

@@ -58,8 +58,8 @@ def test_results_are_those_of_a_job_that_stays_as_it_is(tmp_path: Path, way: Map
         "per key": 1,
         "totals": 1,
     }
-    status = running(handle).status()
-    assert (status.state, status.error) == ("running", None)
+    until(lambda: running(handle).status().state == "running", handle)
+    assert running(handle).status().error is None
     job.give(ROWS)
     metrics = handle.wait()
     job.check()
