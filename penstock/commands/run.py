@@ -59,7 +59,7 @@ def run(
         float | None, optional("N", "It plans with so many cores; by default with all.", "--cores")
     ] = None,
     memory: Annotated[str | None, optional("SIZE", "It plans with so much memory: 16GB.", "--memory")] = None,
-    changes: Annotated[
+    parameters: Annotated[
         list[str] | None, optional("PARAMETER=VALUE", "One of its parameters. May come again.", "--set")
     ] = None,
     attached: Annotated[
@@ -161,7 +161,7 @@ def run(
             scale=scale,
             cores=cores,
             memory=memory,
-            parameters=pairs("--set", changes, "pace.interval_s=30"),
+            parameters=pairs("--set", parameters, "pace.interval_s=30"),
             attached=attached,
             batch_rows=batch_rows,
             emit_interval=emit_interval,
