@@ -23,6 +23,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.plan import Decision, Placement
+from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
 from penstock.model.sic import NO_CHECKS, CheckTimes, SicTerms
 from penstock.model.snapshot import ClusterSnapshot
@@ -259,6 +260,10 @@ class JobControl:
         # Whoever sheds by SIC looks as often as the guard, which stays away.
         exempt = frozenset(shedding.shedders.sources) if shedding.counts_sic else order.exempt
         return replace(order, exempt=exempt, sic=terms)
+
+    def scaling_status(self) -> ScalingStatus | None:
+        """Return what the scaler decided last; None: nothing yet, or there is none. From any thread."""
+        return None if self._scaling is None else self._scaling.status
 
     def shedding_status(self) -> SheddingStatus | None:
         """Return what load shedding does; None: nothing was decided yet. From any thread."""

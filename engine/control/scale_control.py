@@ -16,6 +16,7 @@ from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.plan import Decision, RescalePlan
+from penstock.model.scaling_status import ScalingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import ControlLoop
 from penstock.scheduler.loop_events import shed_applications
@@ -34,12 +35,13 @@ ACTUATORS = frozenset({Resource.PARALLELISM})
 class ScaleMemory:
     """What is remembered over a change of the job's plan: since when times count, and the loop's memory.
 
-    ``acted_on`` is the snapshot of what is being done.
+    ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it.
     """
 
     began_ns: int
     state: LoopState
     acted_on: ClusterSnapshot | None
+    status: ScalingStatus | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,15 @@ class ScaleControl:
             self._state = replace(memory.state, memories=self._state.memories)
         self._has_looked = False
         self._acted_on = None if memory is None else memory.acted_on
+        self._mode = settings.control.mode
+        self.status: ScalingStatus | None = None if memory is None else memory.status
+        """What was decided last, and what became of it; None: nothing was decided yet."""
 
     def memory(self) -> ScaleMemory | None:
         """Return what is remembered, None: nothing was seen."""
-        return None if self._began_ns is None else ScaleMemory(self._began_ns, self._state, self._acted_on)
+        if self._began_ns is None:
+            return None
+        return ScaleMemory(self._began_ns, self._state, self._acted_on, self.status)
 
     def tick(
         self,
@@ -107,8 +114,18 @@ class ScaleControl:
         decisions, effects, self._state = self._loop.tick({self.name: snapshot}, now_s, self._state)
         for decision in decisions:
             self._keep(decision, effects)
+            self.status = self._status_of(decision)
             if decision.acts and isinstance(decision.allowed, RescalePlan) and decision.allowed.tasks:
                 self._begin(decision.allowed, decision.snapshot, now_ns)
+
+    def _status_of(self, decision: LoopDecision) -> ScalingStatus:
+        sizes = decision.allowed.tasks if isinstance(decision.allowed, RescalePlan) else ()
+        tasks = self._graph.tasks
+        wanted = tuple((self._graph.name(tasks[it.task]), tasks[it.task].parallelism, it.parallelism) for it in sizes)
+        outcome = "" if not wanted else "begun" if decision.acts else "recommended"
+        withheld = decision.withheld[0].reason if decision.withheld else ""
+        changes = 0 if self.status is None else self.status.changes
+        return ScalingStatus(self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, changes)
 
     def _keep(self, decision: LoopDecision, effects: Sequence[Effect]) -> None:
         if self._log is None:
@@ -136,6 +153,9 @@ class ScaleControl:
             detail = {"failure": result.failure} if result.summary is None else asdict(result.summary)
             self._log.result(self._acted_on, self.name, "failed" if result.failure else "applied", detail)
         self._acted_on = None
+        if self.status is not None:
+            outcome, done = ("applied", 1) if result.failure is None else (f"failed: {result.failure}", 0)
+            self.status = replace(self.status, outcome=outcome, changes=self.status.changes + done)
 
     def saw_cycle(self, snapshot: ClusterSnapshot, decision: Decision, now_ns: int) -> None:
         """Take in a cycle of load shedding: if it sheds for long, the scaler is due."""

@@ -209,8 +209,10 @@ class EmbeddedAttempt:
             now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
         read = self._hosted.read_metrics(self._started_ns, now_ns, wall_us, stepped_ns)
         decided = read_decided(self.build, self._bad_records.rejecting)
-        shedding = None if self._control is None else self._control.status()
-        return replace(read, bad_records=self._bad_records.lines(decided), shedding=shedding)
+        read = replace(read, bad_records=self._bad_records.lines(decided))
+        if self._control is None:
+            return read
+        return replace(read, shedding=self._control.status(), scaling=self._control.scaling())
 
     def places(self) -> Mapping[str, str]:
         """Return {}: there is this process alone."""

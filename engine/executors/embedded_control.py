@@ -17,6 +17,7 @@ from penstock.engine.executors.managers.host_probe import Probe, SystemProbe
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.model.control import ControlOptions
 from penstock.model.keep_rates import KeepRates
+from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
 
 
@@ -75,6 +76,10 @@ class EmbeddedControl:
     def status(self) -> SheddingStatus | None:
         """Return what load shedding does; from any thread."""
         return self._control.shedding_status()
+
+    def scaling(self) -> ScalingStatus | None:
+        """Return what the scaler does; from any thread."""
+        return self._control.scaling_status()
 
     def close(self) -> None:
         """Close the log."""

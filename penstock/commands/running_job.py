@@ -58,6 +58,7 @@ def print_status(answer: StatusAnswer, *, as_json: bool) -> None:
         "dead letters": count_text(answer.dead_letters),
         "shed": count_text(answer.shed_rows),
         "keep rates": "all" if answer.shedding is None else answer.shedding.sentence(),
+        **({} if answer.scaling is None else {"scaling": answer.scaling.sentence()}),
         "state held": bytes_text(answer.state_bytes),
         "checkpoint": _checkpoint(answer),
         "restarts": count_text(answer.restarts),

@@ -69,6 +69,10 @@ def view(metrics: JobMetrics, rates: JobRates) -> RenderableType:
     parts: list[RenderableType] = [Text(_headline(metrics, rates), style="bold")]
     if metrics.checkpoints is not None:
         parts.append(Text(_checkpoint_line(metrics)))
+    if metrics.shedding is not None:
+        parts.append(Text(f"keep rates: {metrics.shedding.sentence()}"))
+    if metrics.scaling is not None:
+        parts.append(Text(f"scaling: {metrics.scaling.sentence()}"))
     parts += [_sources(metrics, rates), _operators(metrics, rates), _instances(metrics, rates)]
     return Group(*parts)
 

@@ -13,6 +13,7 @@ from penstock.engine.jobs.rescale_orders import RescaleRecord
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits, QueryLimit, limits_of
+from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
 
 State = Literal["created", "restoring", "running", "failing", "restarting", "stopping", "finished", "failed"]
@@ -58,6 +59,7 @@ class StatusAnswer:
     dead_letters: int
     shed_rows: int
     shedding: SheddingStatus | None
+    scaling: ScalingStatus | None
     takes_checkpoints: bool
     takes_actions: bool
     watchers: int

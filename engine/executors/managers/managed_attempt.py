@@ -218,8 +218,8 @@ class ManagedAttempt(Attempt):
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
-        local, shedding = self._head.local.metrics(), self._head.control.shedding_status()
-        return replace(self._metrics.merged(CALLER, local), shedding=shedding)
+        merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
+        return replace(merged, shedding=control.shedding_status(), scaling=control.scaling_status())
 
     @property
     def graph(self) -> ExecutionGraph:

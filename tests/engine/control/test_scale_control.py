@@ -179,6 +179,9 @@ def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) ->
     results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
     assert [entry["outcome"] for entry in results] == ["begun", "applied"]
     assert results[1]["detail"]["epoch"] == 7
+    status = steered.scaling_status()
+    assert status is not None and (status.outcome, status.changes) == ("applied", 1)
+    assert f"4 instances of {COUNT} (now 2), applied; 1 change so far" in status.sentence()
     # The controllers of the next plan know that the job settles, and leave it alone.
     after = start_control(plan, 62 * SECOND_NS, options, lambda text: None, actuator=actuator, before=steered)
     live(after, 80, running.turn, since=62)
@@ -191,13 +194,16 @@ def test_what_cannot_be_done_is_kept_with_its_reason(tmp_path: Path) -> None:
     plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
     options = ControlOptions(tmp_path / "actions.jsonl", Control(scale="ds2", mode="act"))
     actuator = ScaleActuator(running.rescales, running.managers, None)
-    live(start_control(plan, 0, options, lambda text: None, actuator=actuator), 62, running.turn)
+    steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
+    live(steered, 62, running.turn)
     assert running.resized == []
     results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
     assert [(entry["outcome"], entry["detail"].get("failure")) for entry in results] == [
         ("begun", None),
         ("failed", "the job is over"),
     ]
+    status = steered.scaling_status()
+    assert status is not None and status.sentence().endswith("failed: the job is over")
 
 
 def test_who_cannot_act_says_what_is_lacking(tmp_path: Path) -> None:

@@ -1,0 +1,29 @@
+"""What a scaler does to a running job, for status, metrics and people."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingStatus:
+    """The last decision of a scaler: the policy ``scale``, its ``mode``, its reason, and the instances that it wants.
+
+    ``wanted``: (task, instances now, instances wanted) of tasks that are to have others, () if all is as it should be.
+    ``outcome``: "recommended", "begun", "applied" or "failed: ..."; "" if nothing was wanted or all was withheld.
+    ``withheld``: the first reason why something was not done, "" if there was none. ``changes`` were done in all.
+    """
+
+    scale: str
+    mode: str
+    reason: str
+    wanted: tuple[tuple[str, int, int], ...] = ()
+    outcome: str = ""
+    withheld: str = ""
+    changes: int = 0
+
+    def sentence(self) -> str:
+        """Return it for people."""
+        wanted = ", ".join(f"{after} instances of {task} (now {before})" for task, before, after in self.wanted)
+        said = f"{self.scale}: {self.reason}" + (f"; {wanted}" if wanted else "")
+        said += f", {self.outcome}" if self.outcome else ""
+        said += f"; withheld: {self.withheld}" if self.withheld else ""
+        return f"{said}; {self.changes} change{'' if self.changes == 1 else 's'} so far" if self.changes else said
