@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import ray
 
@@ -20,6 +21,7 @@ from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.executors.managers.plan_parcel import unpack_plan
 from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.executors.ray.priority import take_priority_of_parent
+from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.rescale_orders import RescaleSummary
@@ -30,6 +32,8 @@ from penstock.model.errors import OptionError, PenstockError, UserError, WorkerL
 from penstock.runs.executors import attempts_of
 from penstock.runs.job_start import ready_job
 from penstock.runs.run_options import RunOptions
+
+Answer = TypeVar("Answer")
 
 LINGER_S = 300.0
 """How long a head stays whose job is over, for whoever wants to know how it ended."""
@@ -113,24 +117,27 @@ class HeadActor:
 
     def change_limits(self, change: Limits) -> Limits | Failure:
         """Lay limits over those that hold, and return all of them."""
-        try:
-            return self._job.change_limits(change)
-        except PenstockError as error:
-            return failure_of(error)
+        return _answered(lambda: self._job.change_limits(change))
 
     def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary | Failure:
         """Let operators have so many instances, and return once these run."""
-        try:
-            return self._job.running().rescale(parallelism)
-        except PenstockError as error:
-            return failure_of(error)
+        return _answered(lambda: self._job.running().rescale(parallelism))
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview | Failure:
         """Return what other numbers of instances would change."""
-        try:
-            return self._job.running().preview_rescale(parallelism)
-        except PenstockError as error:
-            return failure_of(error)
+        return _answered(lambda: self._job.running().preview_rescale(parallelism))
+
+    def task_managers(self) -> TaskManagers | Failure:
+        """Return the job's task managers."""
+        return _answered(lambda: self._job.running().managers.known())
+
+    def resize_managers(self, count: int) -> TaskManagers | Failure:
+        """Let so many task managers be there, and return those there are."""
+        return _answered(lambda: self._job.running().managers.resize(count))
+
+    def drain_manager(self, name: str) -> TaskManagers | Failure:
+        """Let a task manager go for good, and return those there are."""
+        return _answered(lambda: self._job.running().managers.drain(name))
 
     def unfollow(self, caller: str) -> None:
         """One has heard of the job's end: the head may leave, once all who wait for it have."""
@@ -232,3 +239,10 @@ def _lost_for_good(job: str) -> str:
         f"the head of job {job!r} was lost, and it takes no checkpoints from which another could go on: what it has "
         "written stands as it is; give it a checkpoint_dir (--checkpoint-dir)"
     )
+
+
+def _answered(answer: Callable[[], Answer]) -> Answer | Failure:
+    try:
+        return answer()
+    except PenstockError as error:
+        return failure_of(error)

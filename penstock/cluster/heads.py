@@ -16,6 +16,7 @@ from penstock.cluster.head_notes import HeadNotes, delete_notes, noted_jobs
 from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.model.control import Limits
@@ -100,6 +101,22 @@ class Head:
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
         """Return what other numbers of instances would change; raises as `Handle.rescale` and `report`."""
         found: RescalePreview = _raised(self._call("preview_rescale", dict(parallelism), timeout_s=CALL_S))
+        return found
+
+    def task_managers(self) -> TaskManagers:
+        """Return the job's task managers; raises as `report`, and an OptionError if it has none."""
+        return self._managers("task_managers")
+
+    def resize_managers(self, count: int) -> TaskManagers:
+        """Let so many task managers be there, and return those there are; raises as `task_managers`."""
+        return self._managers("resize_managers", count)
+
+    def drain_manager(self, name: str) -> TaskManagers:
+        """Let a task manager go for good, and return those there are; raises as `task_managers`."""
+        return self._managers("drain_manager", name)
+
+    def _managers(self, method: str, *arguments: Any) -> TaskManagers:
+        found: TaskManagers = _raised(self._call(method, *arguments, timeout_s=CALL_S))
         return found
 
     def unfollow(self) -> None:

@@ -1,6 +1,8 @@
 """The commands ``penstock status``, ``stop`` and ``savepoint``, for a running job. Heavy imports stand inside them."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +18,9 @@ from penstock.commands.arguments import (
 )
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from penstock.commands.running_managers import ManagedJob
 
 
 def status(
@@ -208,6 +213,7 @@ def scale(
     job: JobPlace,
     task_managers: Annotated[int, typer.Argument(metavar="N", help="How many task managers it is to have.")],
     action_token: ActionToken = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -216,11 +222,10 @@ def scale(
     Others are started, and instances placed anew behind a checkpoint; or those that came last are drained.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_job import client_of
         from penstock.commands.running_managers import place_on, print_managers
 
-        client = client_of(_url_of(job), "action_token", action_token)
-        print_managers(place_on(client, task_managers, quiet=as_json), as_json=as_json)
+        with _managed(job, action_token, address) as managed:
+            print_managers(job, place_on(managed, task_managers, quiet=as_json), as_json=as_json)
 
 
 def drain(
@@ -228,6 +233,7 @@ def drain(
     job: JobPlace,
     task_manager: Annotated[str, typer.Argument(metavar="TM", help="Its name, as penstock top shows it: tm-1.")],
     action_token: ActionToken = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -236,14 +242,23 @@ def drain(
     What it hosts begins on the others behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_job import client_of
         from penstock.commands.running_managers import drained, print_managers
 
-        client = client_of(_url_of(job), "action_token", action_token)
-        print_managers(drained(client, task_manager), as_json=as_json)
+        with _managed(job, action_token, address) as managed:
+            print_managers(job, drained(managed, task_manager), as_json=as_json)
 
 
-def _url_of(job: str) -> str:
-    if not is_url(job):
-        raise OptionError("say the URL of the job, which it serves its metrics at: metrics_port (--metrics-port)")
-    return job
+@contextmanager
+def _managed(job: str, action_token: str | None, address: str | None) -> Iterator["ManagedJob"]:
+    """Return the job of a URL, or that of a name on Ray while this process is connected."""
+    from penstock.commands.running_managers import ByName, OverHttp
+
+    if is_url(job):
+        from penstock.commands.running_job import client_of
+
+        yield OverHttp(client_of(job, "action_token", action_token))
+        return
+    from penstock.commands.jobs_on_ray import head_of
+
+    with head_of(job, address) as head:
+        yield ByName(head)

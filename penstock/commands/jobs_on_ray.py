@@ -143,6 +143,13 @@ def limits_on_ray(job: str, change: Limits, address: str | None) -> Limits:
         return find_head(job).change_limits(change)
 
 
+@contextmanager
+def head_of(job: str, address: str | None) -> Iterator[Head]:
+    """Return the head of a job while this process is connected to its cluster; raises as `Handle.rescale`."""
+    with connected_to_jobs(address):
+        yield find_head(job)
+
+
 def rescale_on_ray(job: str, parallelism: Mapping[str, int], address: str | None) -> RescaleSummary:
     """Change the parallelism of a job, and wait until it runs with it; raises as `Handle.rescale`."""
     with connected_to_jobs(address):

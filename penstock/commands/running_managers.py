@@ -1,12 +1,14 @@
-"""The waits of the commands ``scale`` and ``drain``, and what they print; `jobs_client` asks the job."""
+"""The waits of the commands ``scale`` and ``drain``, and what they print, of a job that is asked by any way."""
 
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Protocol
 
+from penstock.cluster.heads import Head
 from penstock.commands.running_rescale import await_rescale
-from penstock.http_api.answers import TaskManagersAnswer
+from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.jobs_client.client import JobClient
 
 LOOK_S = 0.1
@@ -16,18 +18,80 @@ WARM_S = 60.0
 """How long it is waited at most until those that have come have loaded their kernels."""
 
 
-def place_on(client: JobClient, count: int, *, quiet: bool) -> TaskManagersAnswer:
-    """Let a job have so many task managers, and its instances be on them.
+class ManagedJob(Protocol):
+    """A job whose task managers come and go; its methods raise `PenstockError` where it cannot be asked or refuses."""
+
+    def known(self) -> TaskManagers:
+        """Return its task managers."""
+
+    def resize(self, count: int) -> TaskManagers:
+        """Ask for so many; return those there are."""
+
+    def drain(self, name: str) -> TaskManagers:
+        """Let one go for good; return those there are."""
+
+    def place_anew(self) -> None:
+        """Let instances be placed anew, and wait until they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverHttp:
+    """A job that serves the HTTP API."""
+
+    client: JobClient
+
+    def known(self) -> TaskManagers:
+        """See `ManagedJob.known`."""
+        return self.client.task_managers().task_managers
+
+    def resize(self, count: int) -> TaskManagers:
+        """See `ManagedJob.resize`."""
+        return self.client.change_task_managers(wanted=count).task_managers
+
+    def drain(self, name: str) -> TaskManagers:
+        """See `ManagedJob.drain`."""
+        return self.client.change_task_managers(drain=name).task_managers
+
+    def place_anew(self) -> None:
+        """See `ManagedJob.place_anew`."""
+        number = self.client.rescale({}).number
+        assert number is not None
+        await_rescale(self.client, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """A job on Ray, by its head actor."""
+
+    head: Head
+
+    def known(self) -> TaskManagers:
+        """See `ManagedJob.known`."""
+        return self.head.task_managers()
+
+    def resize(self, count: int) -> TaskManagers:
+        """See `ManagedJob.resize`."""
+        return self.head.resize_managers(count)
+
+    def drain(self, name: str) -> TaskManagers:
+        """See `ManagedJob.drain`."""
+        return self.head.drain_manager(name)
+
+    def place_anew(self) -> None:
+        """See `ManagedJob.place_anew`."""
+        self.head.rescale({})
+
+
+def place_on(job: ManagedJob, count: int, *, quiet: bool) -> TaskManagers:
+    """Let a job have so many task managers, and its instances be on them; return those there are then.
 
     Raises:
-        UserError: the job cannot have so many.
+        PenstockError: the job cannot have so many.
     """
-    known = client.change_task_managers(wanted=count).task_managers
-    more = count > len(known.live)
-    shown = len(known.live)
+    shown = len(job.resize(count).live)
+    more = count > shown
     while True:
-        answer = client.task_managers()
-        there = answer.task_managers
+        there = job.known()
         if len(there.live) != shown and not quiet:
             shown = len(there.live)
             print(f"{shown} of {count} task managers are there", file=sys.stderr)
@@ -35,33 +99,31 @@ def place_on(client: JobClient, count: int, *, quiet: bool) -> TaskManagersAnswe
             break
         time.sleep(LOOK_S)
     until_s = time.monotonic() + WARM_S
-    while more and len(client.task_managers().task_managers.warm) < count and time.monotonic() < until_s:
+    while more and len(job.known().warm) < count and time.monotonic() < until_s:
         time.sleep(LOOK_S)
     if more:
-        number = client.rescale({}).number
-        assert number is not None
-        await_rescale(client, number)
-    return client.task_managers()
+        job.place_anew()
+    return job.known()
 
 
-def drained(client: JobClient, name: str) -> TaskManagersAnswer:
-    """Let a task manager go for good, and wait until it has.
+def drained(job: ManagedJob, name: str) -> TaskManagers:
+    """Let a task manager go for good, and wait until it has; return those there are then.
 
     Raises:
-        UserError: it cannot go.
+        PenstockError: it cannot go.
     """
-    client.change_task_managers(drain=name)
+    job.drain(name)
     while True:
-        answer = client.task_managers()
-        if name not in (*answer.task_managers.live, *answer.task_managers.leaving):
-            return answer
+        there = job.known()
+        if name not in (*there.live, *there.leaving):
+            return there
         time.sleep(LOOK_S)
 
 
-def print_managers(answer: TaskManagersAnswer, *, as_json: bool) -> None:
+def print_managers(job: str, managers: TaskManagers, *, as_json: bool) -> None:
     """Print which task managers a job has."""
     if as_json:
-        print(json.dumps(asdict(answer)))
+        print(json.dumps({"job": job, **asdict(managers)}))
         return
-    live = answer.task_managers.live
-    print(f"{answer.job} has {len(live)} task manager{'' if len(live) == 1 else 's'}: {', '.join(live)}")
+    live = managers.live
+    print(f"{job} has {len(live)} task manager{'' if len(live) == 1 else 's'}: {', '.join(live)}")

@@ -6,6 +6,7 @@ import pytest
 
 import penstock as ps
 from penstock.cluster.heads import find_head
+from penstock.commands.running_managers import ByName, drained, place_on
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
@@ -50,6 +51,24 @@ def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     assert summary.after == preview.after and summary.key_groups_moved > 0
     with pytest.raises(OptionError, match="there is no operator 'per hour'"):
         handle.rescale("per hour", 3)
+    job.give(ROWS)
+    handle.wait()
+    job.check()
+
+
+@pytest.mark.long("another task manager; test_coming_and_going.py has the same without Ray")
+def test_task_managers_come_and_go_by_name(tmp_path: Path, on_ray: RayCluster) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(executor="ray", task_managers=1, parallelism=2)
+    job.give(1_000)
+    until(lambda: handle.metrics().source_rows == PARTITIONS * 1_000, handle)
+    named = ByName(find_head("metered"))
+    assert place_on(named, 2, quiet=True).live == ("tm-0", "tm-1")
+    until(lambda: len(on_ray.task_managers()) == 2, handle)
+    assert drained(named, "tm-0").live == ("tm-1",)
+    with pytest.raises(OptionError, match="'tm-1' is the only task manager"):
+        drained(named, "tm-1")
     job.give(ROWS)
     handle.wait()
     job.check()
