@@ -225,7 +225,7 @@ def scale(
         from penstock.commands.running_managers import place_on, print_managers
 
         with _managed(job, action_token, address) as managed:
-            print_managers(job, place_on(managed, task_managers, quiet=as_json), as_json=as_json)
+            print_managers(managed.name(), place_on(managed, task_managers, quiet=as_json), as_json=as_json)
 
 
 def drain(
@@ -245,7 +245,7 @@ def drain(
         from penstock.commands.running_managers import drained, print_managers
 
         with _managed(job, action_token, address) as managed:
-            print_managers(job, drained(managed, task_manager), as_json=as_json)
+            print_managers(managed.name(), drained(managed, task_manager), as_json=as_json)
 
 
 @contextmanager

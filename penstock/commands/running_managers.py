@@ -21,6 +21,9 @@ WARM_S = 60.0
 class ManagedJob(Protocol):
     """A job whose task managers come and go; its methods raise `PenstockError` where it cannot be asked or refuses."""
 
+    def name(self) -> str:
+        """Return its name."""
+
     def known(self) -> TaskManagers:
         """Return its task managers."""
 
@@ -39,6 +42,10 @@ class OverHttp:
     """A job that serves the HTTP API."""
 
     client: JobClient
+
+    def name(self) -> str:
+        """See `ManagedJob.name`."""
+        return self.client.status().job
 
     def known(self) -> TaskManagers:
         """See `ManagedJob.known`."""
@@ -64,6 +71,10 @@ class ByName:
     """A job on Ray, by its head actor."""
 
     head: Head
+
+    def name(self) -> str:
+        """See `ManagedJob.name`."""
+        return self.head.job
 
     def known(self) -> TaskManagers:
         """See `ManagedJob.known`."""
