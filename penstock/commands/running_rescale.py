@@ -62,4 +62,7 @@ def print_preview(job: str, preview: RescalePreview, *, as_json: bool) -> None:
 
 
 def _instances(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} instances of {name!r} (before {before[name]})" for name, count in after.items())
+    return ", ".join(
+        f"{count} instance{'' if count == 1 else 's'} of {name!r} (before {before[name]})"
+        for name, count in after.items()
+    )
