@@ -1,8 +1,8 @@
 """``python -m penstock.benchmarks.cluster``: what several task managers gain and cost, both sides in one run.
 
 Throughput of three queries, latency through an exchange, recovery after ``kill -9``, some 500 idle instances, how long
-a checkpoint of 1 GB holds an operator; and on a Ray cluster throughput beside processes, what it takes with nothing to
-do, and how long a job takes to its first row, after kills, and to stop.
+a checkpoint of 1 GB holds an operator, and a change of parallelism a job; and on a Ray cluster throughput beside
+processes, what it takes with nothing to do, and how long a job takes to its first row, after kills, and to stop.
 """
 
 import argparse
@@ -12,10 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.benchmarks.cluster import held, idle, latency, ray_idle, ray_throughput, ray_times, recovery, throughput
+from penstock.benchmarks.cluster import (
+    held,
+    idle,
+    latency,
+    ray_idle,
+    ray_throughput,
+    ray_times,
+    recovery,
+    rescale,
+    throughput,
+)
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 
-PARTS = ("throughput", "latency", "recovery", "idle", "held", "ray_throughput", "ray_idle", "ray_times")
+PARTS = ("throughput", "latency", "recovery", "idle", "held", "rescale", "ray_throughput", "ray_idle", "ray_times")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures["idle"] = [idle.measure(arguments.seconds)]
     if "held" in wanted:
         figures["held"] = held.measure(arguments.keys, arguments.checkpoints)
+    if "rescale" in wanted:
+        figures["rescale"] = rescale.measure(arguments.keys, arguments.rows_per_s)
     if "ray_idle" in wanted:
         figures["ray_idle"] = ray_idle.measure(arguments.seconds)
     if "ray_times" in wanted:

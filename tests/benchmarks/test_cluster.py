@@ -54,6 +54,15 @@ def test_checkpoints_hold_an_operator_on_either_side(capsys: pytest.CaptureFixtu
         assert 0 < line["p50_ms"] <= line["p99_ms"] <= line["longest_ms"]
 
 
+@pytest.mark.long("two starts of task managers; test_throughput_stands_beside_that_of_one stays")
+@pytest.mark.slow
+def test_ways_to_change_a_job_stand_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "rescale", "--keys", "200000", "--rows-per-s", "20000", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["rescale"]
+    assert [line["way"] for line in lines] == ["move", "rescale", "stop and start"]
+    assert all(0 < line["still_s"] <= line["whole_s"] and line["state_mb"] > 0 for line in lines)
+
+
 def test_cpu_seconds_are_those_since_the_beginning_though_an_older_child_ended() -> None:
     older_s = 0.3
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as older:

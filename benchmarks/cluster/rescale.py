@@ -1,0 +1,140 @@
+"""How long a job with a large state stands still as its parallelism changes, beside a stop and a start of the same job.
+
+Counts for many keys on two task managers, which come at a steady rate once all of them have come. In one run: key
+groups move from one task manager to the other and nothing stops, the operator gets an instance more, and the job is
+stopped and started again.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+from penstock.benchmarks.cluster.settings import TWO
+from penstock.dsl.job import Handle, Job
+from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.engine.moves.move_orders import MoveOrder
+
+PATIENCE_S = 600.0
+"""How long the job is waited for."""
+
+MB = 1_000_000
+_LOOK_S = 0.05
+PARTITIONS = 4
+
+
+def measure(keys: int, rows_per_s: int) -> list[dict[str, float | str]]:
+    """Return a line for each way to change a job: what stood still, for how long, and how long all of it took.
+
+    What stands still by a move are the key groups of one round; the time is the median over rounds.
+    """
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        handle = _started(Path(folder), keys, rows_per_s)
+        try:
+            _await_rows(handle, keys)
+            state_mb = handle.metrics().state_bytes / MB
+            lines = [_moved(handle), _rescaled(handle)]
+            begun_s = time.monotonic()
+            handle.stop()
+            stopped_s = time.monotonic()
+            handle = _started(Path(folder), keys, rows_per_s)
+            _await_rows(handle, 1)
+            lines.append(_line("stop and start", "all", time.monotonic() - stopped_s, time.monotonic() - begun_s))
+        finally:
+            handle.stop()
+    return [{**line, "state_mb": state_mb} for line in lines]
+
+
+def _moved(handle: Handle) -> dict[str, float | str]:
+    job = _job_of(handle)
+    places = job.places()
+    giver = next(name for name in sorted(places) if name.startswith("counts"))
+    taker = next(place for place in sorted(set(places.values())) if place != places[giver])
+    summary = job.moves.ask(MoveOrder(giver, taker)).answer.result(PATIENCE_S)
+    line = _line("move", "a round of key groups", summary.round_p50_ms / 1e3, summary.took_ms / 1e3)
+    return {**line, "p99_s": summary.round_p99_ms / 1e3, "moved_mb": summary.state_bytes / MB}
+
+
+def _rescaled(handle: Handle) -> dict[str, float | str]:
+    begun_s = time.monotonic()
+    summary = _job_of(handle).rescale({"counts": 3}, PATIENCE_S)
+    return _line("rescale", "all", summary.stopped_ms / 1e3, time.monotonic() - begun_s)
+
+
+def _line(way: str, what: str, still_s: float, whole_s: float) -> dict[str, float | str]:
+    return {"way": way, "stands_still": what, "still_s": still_s, "whole_s": whole_s, "p99_s": still_s, "moved_mb": 0.0}
+
+
+def _started(folder: Path, keys: int, rows_per_s: int) -> Handle:
+    job = Job()
+    read = ps.read(SteadyKeys(keys, rows_per_s), job=job).name("keys").key_by("k")
+    counted = read.agg(n=ps.count(), last=ps.max_("k")).name("counts")
+    counted.write_black_hole(mode="changelog").name("out")
+    options: dict[str, Any] = {"directory": folder / "job", "checkpoint_dir": folder / "checkpoints"}
+    return job.start("rescale", checkpoint_interval="10s", **options, **TWO.options())
+
+
+def _job_of(handle: Handle) -> RecoveringJob:
+    assert isinstance(handle._job, RecoveringJob)
+    return handle._job
+
+
+def _await_rows(handle: Handle, rows: int) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while handle.metrics().source_rows < rows:
+        if time.monotonic() > until_s or not handle.running:
+            handle.wait(0)
+            raise TimeoutError(f"{rows} rows were not read in {PATIENCE_S:.0f} s")
+        time.sleep(_LOOK_S)
+
+
+class SteadyKeys(ps.Source):
+    """All keys from 0 on as fast as they are taken, and then over and over so many a second."""
+
+    bounded = False
+
+    def __init__(self, keys: int, rows_per_s: int) -> None:
+        """Take the number of keys, and the rows a second of all partitions."""
+        self.keys, self.rows_per_s = keys, rows_per_s
+
+    @property
+    def schema(self) -> pa.Schema:
+        """A key."""
+        return pa.schema([("k", pa.int64())])
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        """Name the partitions: each has every so many-th key."""
+        return [str(number) for number in range(PARTITIONS)]
+
+    def open(self, partition: str, position: Any | None) -> ps.Reader:
+        """Begin at the first key, or go on."""
+        return _SteadyKeysReader(self, int(partition), position or 0)
+
+
+class _SteadyKeysReader(ps.Reader):
+    def __init__(self, source: SteadyKeys, partition: int, row: int) -> None:
+        self._source, self._partition, self._row = source, partition, row
+        self._steady_s: float | None = None
+        self._steady_row = 0
+
+    def read(self, max_rows: int) -> ps.Read:
+        own, due = self._source.keys // PARTITIONS, max_rows
+        if self._row >= own:
+            if self._steady_s is None:
+                self._steady_s, self._steady_row = time.monotonic(), self._row
+            elapsed_s = time.monotonic() - self._steady_s
+            given = self._row - self._steady_row
+            due = min(max_rows, int(elapsed_s * self._source.rows_per_s / PARTITIONS) - given)
+        if due <= 0:
+            return ps.Read(again_us=1_000)
+        rows = np.arange(self._row, self._row + due) % own
+        self._row += due
+        return ps.Read(pa.record_batch([pa.array(rows * PARTITIONS + self._partition)], schema=self._source.schema))
+
+    def position(self) -> int:
+        return self._row
