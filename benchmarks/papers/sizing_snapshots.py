@@ -30,7 +30,7 @@ def sizing_snapshots(size: SnapshotSize, seed: int = 0) -> Sequence[ClusterSnaps
     The first three kinds use more than they were given; the fourth's backlog, if it reads a log of its own, has risen
     for a whole window; the others were just given three times as much.
     """
-    base = _over_a_tick(large_snapshot(size, seed))
+    base = _unshed(_over_a_tick(large_snapshot(size, seed)))
     rng = np.random.default_rng([seed, 3])
     kind = np.arange(size.applications, dtype=np.intp) % KINDS
     worked = _worked(base)
@@ -111,3 +111,16 @@ def _over_a_tick(snapshot: ClusterSnapshot) -> ClusterSnapshot:
         for columns in [getattr(snapshot, group)]
     }
     return replace(snapshot, window_s=TICK_S, **longer)
+
+
+def _unshed(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the same work where nothing is shed: what is fetched is taken, and all that is put out goes on."""
+    instances, partitions, outputs = snapshot.instances, snapshot.partitions, snapshot.outputs
+    assert instances.records_in is not None
+    readers = np.bincount(partitions.instance, minlength=len(instances))[partitions.instance]
+    consumed = instances.records_in[partitions.instance] / readers
+    return replace(
+        snapshot,
+        partitions=replace(partitions, consumed=consumed),
+        outputs=replace(outputs, dropped=np.zeros(len(outputs))),
+    )

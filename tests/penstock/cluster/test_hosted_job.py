@@ -158,5 +158,5 @@ def test_a_job_that_has_not_begun_takes_no_savepoint() -> None:
 
 
 def test_a_job_that_has_not_begun_takes_no_limits() -> None:
-    with pytest.raises(UserError, match="'shop' is starting and takes no limits now"):
+    with pytest.raises(UserError, match="'shop' is starting and cannot be changed now"):
         hosted().change_limits(Limits("off"))

@@ -41,7 +41,7 @@ def bash(program: Path, line: str) -> list[str]:
     ("line", "expected"),
     [
         ("penstock val", {"validate"}),
-        ("penstock s", {"savepoint", "simulate", "state", "status", "stop", "submit"}),
+        ("penstock s", {"savepoint", "scale", "simulate", "state", "status", "stop", "submit"}),
         ("penstock state ", {"ls", "show", "query"}),
         ("penstock run --checkpoint-", {"--checkpoint-dir", "--checkpoint-interval"}),
         ("penstock run pipeline.py --at-end ", {"keep", "close"}),

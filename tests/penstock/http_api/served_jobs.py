@@ -30,6 +30,7 @@ class StillJob:
         self.stops: list[tuple[bool, str | None]] = []
         self.limits = RunningLimits()
         self.moves, self.rescales, self.managers = MoveOrders(), RescaleOrders(), ManagerOrders()
+        self.managers.open(lambda: None)
         self.take: Callable[[str], int] = lambda name: 7
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
