@@ -36,7 +36,7 @@ def short_windows(kafka: str, sales: str) -> ps.Job:
     windows = rows.name("sales").window(tumbling("12s"))
     made = windows.agg(n=count(), total=sum_("price"), mean=mean("price")).name("windows")
     sink = made.write_kafka(f"{sales}-windows", kafka=kafka, guarantee="exactly_once")
-    sink.with_min_accuracy(0.5).name("windows")
+    sink.with_min_accuracy(0.5).name("out")
     return job
 
 
