@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.cluster.submission import RUNNING
-from penstock.engine.executors.ray.cluster import excluded_files
+from penstock.engine.executors.ray.cluster import excluded_files, refusal, use_token_of_this_machine
 from penstock.model.errors import UserError
 
 LOOK_S = 0.5
@@ -53,17 +53,23 @@ def submit_and_follow(
 
     Raises:
         SubmissionError: Ray has no job submission here or cannot be reached, or the command failed.
+        UserError: the cluster lets in only who has its token.
     """
     try:
+        from ray.exceptions import RayError
         from ray.job_submission import JobStatus, JobSubmissionClient
     except ImportError as error:
         raise SubmissionError(_not_installed()) from error
+    if address is None:
+        use_token_of_this_machine()
     try:
         client = JobSubmissionClient(address)
         environment = {"working_dir": str(folder), "excludes": excluded_files(), "env_vars": dict(variables or {})}
         job = _submit(lambda: client.submit_job(entrypoint=command.line(), runtime_env=environment))
     except ImportError as error:
         raise SubmissionError(_not_installed()) from error
+    except RayError as error:
+        raise refusal(address or "auto", error) from None
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise SubmissionError(
             f"the pipeline cannot be submitted to Ray at {address or 'its default'}: {error}"

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.engine.executors.ray.worker_home import program_folder
@@ -22,6 +22,7 @@ STORE_BYTES = 80 << 20
 """Memory of a local cluster's object store, nearly the least that Ray takes: no row goes there."""
 
 _ADDRESS = "RAY_ADDRESS"
+_SUBMISSION_ADDRESS = "RAY_API_SERVER_ADDRESS"
 _DEDUPLICATES = "RAY_DEDUP_LOGS"
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """The variable by which Ray hands a submitted job its settings, working directory among them."""
@@ -62,7 +63,7 @@ def connected(address: str | None, cpus: int, *, with_program: bool = True, only
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError) as error:
-            raise _refusal(address or os.environ.get(_ADDRESS), error) from error
+            raise refusal(address or os.environ.get(_ADDRESS), error) from error
         except ray.exceptions.RuntimeEnvSetupError as error:
             if "exceeds the maximum size" not in str(error):
                 raise
@@ -91,6 +92,22 @@ def free_cpus(address: str | None) -> int:
 def has_cluster(address: str | None) -> bool:
     """Return whether there is a cluster to join, so that no local one is begun."""
     return bool(address or os.environ.get(_ADDRESS)) or ("ray" in sys.modules and _import_ray().is_initialized())
+
+
+def use_token_of_this_machine() -> None:
+    """Speak with a cluster that is found on this machine by the token that is kept here, if one is, as `ray.init` does.
+
+    Ray's job submission does not, and is turned away by a cluster that `ray start` has begun with that token. To one
+    that the environment names the token is not sent.
+    """
+    if os.environ.get(_ADDRESS) or os.environ.get(_SUBMISSION_ADDRESS):
+        return
+    _import_ray()
+    # Versions without it use no token unless they are told to.
+    with suppress(ImportError):
+        from ray._private.authentication import authentication_token_setup
+
+        authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 def _import_ray() -> Any:
@@ -148,7 +165,7 @@ def _signals_kept() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def _refusal(where: str | None, error: Exception) -> Exception:
+def refusal(where: str | None, error: Exception) -> Exception:
     """Return the error of a cluster that cannot be joined, or of none that can be begun."""
     reasons: list[str] = []
     cause: BaseException | None = error
@@ -157,8 +174,8 @@ def _refusal(where: str | None, error: Exception) -> Exception:
         cause = cause.__cause__ or cause.__context__
     if any("uthenticat" in reason for reason in reasons):
         return UserError(
-            f"the Ray cluster at {where!r} lets in only who has its token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
-            "or RAY_AUTH_TOKEN_PATH to that of the cluster"
+            f"the Ray cluster at {where!r} lets in only who has its token: set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to that of the cluster"
         )
     if where is None or "ersion mismatch" in str(error):
         return UserError(f"Ray cannot begin here: {_first_line(error)}")
