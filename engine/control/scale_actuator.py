@@ -26,11 +26,15 @@ class ScaleResult:
 
 @dataclass(slots=True)
 class _Order:
-    """Instances by operator, and the number of task managers; ``asked`` None: these are waited for."""
+    """Instances by operator, the most that any has then, and until when task managers for them are waited for.
+
+    ``managers``: how many there are to be, None: nobody was asked for them yet; ``asked`` None: they are waited for.
+    """
 
     parallelism: Mapping[str, int]
-    managers: int
+    widest: int
     until_ns: int
+    managers: int | None = None
     asked: "Future[RescaleSummary] | None" = None
 
 
@@ -44,11 +48,7 @@ class ScaleActuator:
 
     def begin(self, parallelism: Mapping[str, int], widest: int, now_ns: int) -> None:
         """Let operators, by their names, have so many instances; ``widest``: the most that any has then."""
-        known = self._managers.known()
-        managers = known.wanted if self._cores is None else max(1, min(int(self._cores), widest))
-        if managers > known.wanted:
-            self._managers.resize(managers)
-        self._order = _Order(dict(parallelism), managers, now_ns + JOIN_NS)
+        self._order = _Order(dict(parallelism), widest, now_ns + JOIN_NS)
 
     def turn(self, now_ns: int) -> ScaleResult | None:
         """Go on with what was begun; return how it has ended, None: it has not, or nothing was begun."""
@@ -56,17 +56,28 @@ class ScaleActuator:
         if order is None:
             return None
         try:
-            if order.asked is None:
-                if len(self._managers.known().warm) >= order.managers or now_ns >= order.until_ns:
-                    order.asked = self._rescales.ask(order.parallelism).answer
-                return None
-            if not order.asked.done():
-                return None
-            self._order = None
-            summary = order.asked.result()
-            if order.managers < self._managers.known().wanted:
-                self._managers.resize(order.managers)
-            return ScaleResult(summary, None)
+            summary = self._go_on(order, now_ns)
         except PenstockError as error:
             self._order = None
             return ScaleResult(None, str(error))
+        if summary is None:
+            return None
+        self._order = None
+        return ScaleResult(summary, None)
+
+    def _go_on(self, order: _Order, now_ns: int) -> RescaleSummary | None:
+        known = self._managers.known()
+        if order.managers is None:
+            order.managers = known.wanted if self._cores is None else max(1, min(int(self._cores), order.widest))
+            if order.managers > known.wanted:
+                self._managers.resize(order.managers)
+        if order.asked is None:
+            if len(known.warm) >= order.managers or now_ns >= order.until_ns:
+                order.asked = self._rescales.ask(order.parallelism).answer
+            return None
+        if not order.asked.done():
+            return None
+        summary = order.asked.result()
+        if order.managers < known.wanted:
+            self._managers.resize(order.managers)
+        return summary

@@ -1,5 +1,6 @@
 """What jobs of all kinds have in common for whoever steers them: limits, places and parallelism, while they run."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
@@ -12,15 +13,15 @@ from penstock.engine.moves.move_orders import MoveOrders
 from penstock.model.control import Limits
 
 
-class SteerableJob:
+class SteerableJob(ABC):
     """A job whose limits, places and parallelism may be changed while it runs. From any thread."""
 
     _context: AttemptContext
     _plan: JobPlan
 
+    @abstractmethod
     def metrics(self) -> JobMetrics:
         """Return a snapshot of its metrics."""
-        raise NotImplementedError
 
     @property
     def limits(self) -> RunningLimits:

@@ -10,6 +10,7 @@ from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.model.option_literals import WriteMode
 from tests.chaos.kafka_outputs import committed_rows, oracle_rows
 from tests.chaos.steering import Steering, slow_down
 from tests.contracts.executors.ways import PROCESSES
@@ -20,7 +21,7 @@ EVENTS = 200_000
 ROWS_PER_S = 400.0
 """So slowly are they read that they last longer than the orders take."""
 
-MODES = {"q4": "changelog", "q5": "append", "q8": "append", "q11": "append"}
+MODES: dict[str, WriteMode] = {"q4": "changelog", "q5": "append", "q8": "append", "q11": "append"}
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,16 @@ def steered(directory: Path, folder: Path, query: str, orders: int, kills: int) 
     hurry = folder / "hurry"
     slow_down(job, ROWS_PER_S, hurry)
     out = folder / "out"
-    stream.write_json(out, mode=MODES[query]).name("out")  # type: ignore[arg-type]
-    options = {"directory": folder / "job", "checkpoint_dir": folder / "checkpoints", "checkpoint_interval": "100ms"}
-    handle = job.start("steered", **PROCESSES, parallelism=2, restart_delay="1ms", **options)  # type: ignore[arg-type]
+    stream.write_json(out, mode=MODES[query]).name("out")
+    handle = job.start(
+        "steered",
+        **PROCESSES,
+        parallelism=2,
+        restart_delay="1ms",
+        directory=folder / "job",
+        checkpoint_dir=folder / "checkpoints",
+        checkpoint_interval="100ms",
+    )
     steering = Steering(handle, seed=orders)
     steering.give(orders, kills)
     hurry.touch()

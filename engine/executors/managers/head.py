@@ -72,12 +72,10 @@ class HeadWaiter(Protocol):
 class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
-    ``pack`` makes of the setup what task managers are sent, ``pack_plan`` of another plan; ``make_parts`` the parts of
-    the one in this process.
-    ``control`` is that of load, within ``limits``, ``actuator`` what carries sizes out; ``warn`` takes what the user is
-    told. ``ranks`` says which task
-    managers have what instances need, if any needs something. With ``waits`` no task manager is started before
-    `Head.begin`.
+    ``pack`` makes of the setup what task managers are sent, ``pack_plan`` of another plan, ``make_parts`` the parts of
+    the one in this process. ``control`` is that of load, within ``limits``, ``actuator`` what carries sizes out;
+    ``warn`` takes what the user is told. ``ranks`` says which task managers have what instances need, if any needs
+    something. With ``waits`` no task manager is started before `Head.begin`.
     """
 
     plan: JobPlan
@@ -146,9 +144,7 @@ class Head(AbstractContextManager["Head"]):
         self.pool.open(self._parts.pack(self._setup))
 
     def come_to(self, plan: JobPlan) -> None:
-        """Let all instances be built by a plan of the job from now on; if it is another, controllers begin anew.
-
-        None is up.
+        """Let all instances be built by a plan from now on, as none is up; if it is another, control begins anew.
 
         Raises:
             PlanError: it cannot go to other processes; the one of before holds.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,23 +48,30 @@ ps.run(name="submitted")
 @pytest.fixture
 def dashboard() -> Iterator[str]:
     """Return the address of the dashboard of a cluster that has jobs submitted to it, beside others of this host."""
-    port, *others = _free_ports(4)
-    scripts = Path(sys.executable).parent
     # A job of Ray finds its cluster by a file in the folder of all clusters of a machine, where the newest stands.
     own = tempfile.mkdtemp(prefix="ray-")
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "RAY_TMPDIR": own}
+    with _cluster({**os.environ, "RAY_TMPDIR": own}) as port:
+        yield f"http://127.0.0.1:{port}"
+    shutil.rmtree(own)
+
+
+@contextmanager
+def _cluster(environment: Mapping[str, str]) -> Iterator[int]:
+    """Return the port of the dashboard of a cluster that ``ray start`` has begun."""
+    port, *others = _free_ports(4)
+    scripts = Path(sys.executable).parent
     command = [str(scripts / "ray"), "start", "--head", "--block", "--num-cpus=2", f"--object-store-memory={80 << 20}"]
     command += ["--include-dashboard=true", f"--dashboard-port={port}", "--disable-usage-stats"]
     names = ("--dashboard-agent-listen-port", "--port", "--ray-client-server-port")
     command += [f"{name}={other}" for name, other in zip(names, others, strict=True)]
-    cluster = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, start_new_session=True)
+    own = {**environment, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    cluster = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=own, start_new_session=True)
     try:
         until(lambda: _answers(port) and _answers(others[0]))
-        yield f"http://127.0.0.1:{port}"
+        yield port
     finally:
         cluster.terminate()
         cluster.wait(60)
-        shutil.rmtree(own)
 
 
 def _free_ports(count: int) -> list[int]:
@@ -127,3 +134,25 @@ def test_a_pipeline_with_folders_of_our_names_is_submitted_and_exit_codes_are_ri
     assert "succeeded" in stopped.communicate(timeout=200)[0]
     assert stopped.returncode == 0
     assert len(rows_of(waiting)) == 10
+
+
+def test_the_token_of_this_machine_is_found_and_a_cluster_whose_token_is_another_says_so(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Where a token lies in the home folder, ``ray start`` lets in only who has it."""
+    out, home = tmp_path / "out", tmp_path / "home"
+    own = tempfile.mkdtemp(prefix="ray-")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment = {**plain, "RAY_TMPDIR": own, "HOME": str(home)}
+    token = home / ".ray" / "auth_token"
+    token.parent.mkdir(parents=True)
+    token.write_text("a" * 64)
+    submit = [sys.executable, "-m", "penstock", "submit", "--task-managers", "1", "--env", "STAGE=here"]
+    submit += [str(folder / "pipeline.py"), "--", str(out), "10"]
+    with _cluster(environment):
+        subprocess.run(submit, check=True, timeout=200, env=environment)
+        until(lambda: len(rows_of(out)) == 10)
+        token.write_text("b" * 64)
+        refused = subprocess.run(submit, timeout=200, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "lets in only who has its token: set RAY_AUTH_MODE=token" in refused.stderr
+    shutil.rmtree(own)
