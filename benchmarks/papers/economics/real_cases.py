@@ -16,8 +16,8 @@ SHED, OFF, WHOLE, LIGHT = "shed", "off", "minimum-1", "light"
 KNN_SHED, BOTH_SHED, LAG_MAXIMA, MANAGED = "knn", "both", "lag-maxima", "managed"
 """K-Nearest Neighbors, both in one job, Taxi Drives acting by the paper's estimator, and on a task manager."""
 
-MINIMUMS = {SINKS[0]: 0.4, SINKS[1]: 0.6}
-ALL_MINIMUMS = {KNN_SINK: 0.3, **MINIMUMS}
+MINIMUMS = {SINKS[0]: 0.3, SINKS[1]: 0.5}
+ALL_MINIMUMS = {KNN_SINK: 0.2, **MINIMUMS}
 """By query, in the order of their priorities, the least important first."""
 
 LOADS = (0.6, 1.4, 1.8, 0.6)
