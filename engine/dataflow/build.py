@@ -1,6 +1,6 @@
 """From an execution graph to instances wired by channels, ready for a worker loop."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +22,7 @@ from penstock.engine.dataflow.source_options import ReadPace, SourceStart, Sourc
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.plan.branch_shedders import branches_behind
 from penstock.engine.plan.key_samplers import key_samplers_behind
 from penstock.engine.plan.planner import has_broadcast_input, lies_by_key, placed_by
@@ -103,6 +104,14 @@ class Build:
         branches = {branch_name(edge): rate for edge, rate in rates.branches.items()}
         for head in self.heads():
             head.set_keep(rates.sources.get(head.name, 1.0), branches)
+
+    def set_memory(self, budgets: Mapping[str, int | None]) -> None:
+        """Let operators whose state lies by keys, by name, have these budgets in each of their instances."""
+        for operator, stores in self.stores.items():
+            name = self.graph.node(operator).name
+            for store in stores if name in budgets else ():
+                if isinstance(store, BucketStores):
+                    store.approach_budget(budgets[name])
 
     def set_sic(self, terms: SicTerms) -> None:
         """Let sources know what their records stand for, and sinks how accurate their queries are."""

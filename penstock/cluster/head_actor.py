@@ -26,6 +26,7 @@ from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.http_api.endpoints import open_endpoint
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, PenstockError, UserError, WorkerLostError
@@ -126,6 +127,18 @@ class HeadActor:
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview | Failure:
         """Return what other numbers of instances would change."""
         return _answered(lambda: self._job.running().preview_rescale(parallelism))
+
+    def memory(self) -> MemorySummary | Failure:
+        """Return the memory of the job's operators."""
+        return _answered(lambda: self._job.running().memory())
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Let operators have these budgets, and return all."""
+        return _answered(lambda: self._job.running().change_memory(budgets))
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Return what other budgets would lead to."""
+        return _answered(lambda: self._job.running().preview_memory(budgets))
 
     def task_managers(self) -> TaskManagers | Failure:
         """Return the job's task managers."""

@@ -28,7 +28,7 @@ from penstock.engine.executors.managers.move_messages import (
     StateGiven,
     StateInstalled,
 )
-from penstock.engine.executors.managers.plan_messages import ChangePlan, WarmedUp
+from penstock.engine.executors.managers.plan_messages import ChangePlan, SetMemory, WarmedUp
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
@@ -38,8 +38,8 @@ from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
-__all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
-__all__ += ["StuckInStep", "WarmedUp"]
+__all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "SetMemory", "StateGiven"]
+__all__ += ["StateInstalled", "StuckInStep", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -322,6 +322,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
+    | SetMemory
     | SendMarkers
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""

@@ -115,7 +115,7 @@ class TaskManager:
                 self.has_left = True
             case ms.SendMarkers():
                 self._moves.send_markers(message)
-            case ms.EpochCommitted() | ms.SetKeep():
+            case ms.EpochCommitted() | ms.SetKeep() | ms.SetMemory():
                 self._deployed.hear(message)
             case ms.ReadHolding():
                 self.lose_head()
@@ -274,9 +274,8 @@ class TaskManager:
         self._deployed.add(order.deployment, DeployedPart(order.attempt, tasks, part, plan, begun_from))
 
     def _open(self, plan: JobPlan) -> HostedInstances:
-        writer = None
-        if self._uploads is not None:
-            writer = CutWriter(self._uploads.repository, self._scratch.path / "uploads")
+        uploads, folder = self._uploads, self._scratch.path / "uploads"
+        writer = None if uploads is None else CutWriter(uploads.repository, folder)
         around = Surroundings(
             self._shell.clock,
             self.wake_instance,
@@ -289,6 +288,7 @@ class TaskManager:
             None if self._probe is None else self._probe.thread_cpu_ns,
             self._moves.report,
             self._shell.parts.paging,
+            lambda: self._deployed.budgets,
         )
         return HostedInstances(plan, self._setup.options, around)
 
