@@ -74,6 +74,10 @@ class CheckpointCoordinator:
         """The latest events, oldest first."""
         return self._log.entries
 
+    def is_quiet(self) -> bool:
+        """Return whether instances run and no checkpoint is in flight."""
+        return self.state is _S.READY
+
     def is_halted(self) -> bool:
         """Return whether all instances are down and nothing is left half done."""
         return self.state is _S.HALTED
@@ -185,6 +189,8 @@ class CheckpointCoordinator:
         match event:
             case ev.Started():
                 return self._start(event)
+            case ev.Joined():
+                self._attempts.update(dict.fromkeys(event.instances, event.attempt))
             case ev.Tick():
                 return self._tick(event.now_ns)
             case ev.Requested():

@@ -27,6 +27,17 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """Instances that read nothing from outside have joined those that run, of the attempt of these: barriers meet them.
+
+    No checkpoint may be in flight.
+    """
+
+    attempt: int
+    instances: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time went on to ``now_ns`` (monotonic). Only a tick begins a checkpoint or finds that one takes too long."""
 
@@ -149,6 +160,7 @@ class CommitFailed:
 
 Event = (
     Started
+    | Joined
     | Tick
     | Requested
     | DrainRequested

@@ -13,7 +13,7 @@ from penstock.engine.checkpoint.kept_files import KeptFiles
 from penstock.engine.checkpoint.kept_stretches import KeptStretches
 from penstock.engine.checkpoint.notices import CheckpointNotices, not_committed, too_many_failed
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
-from penstock.engine.checkpoint.sink_failure import SinkFailure
+from penstock.engine.checkpoint.sink_failure import SinkFailure, fail_for_good, reason_of
 from penstock.engine.checkpoint.sink_receipts import SinkReceipts
 from penstock.engine.checkpoint.step_retries import retry_until_known
 from penstock.engine.checkpoint.writer import ManifestMaker
@@ -23,7 +23,7 @@ from penstock.engine.core.job_events import CheckpointCommitted, CheckpointFaile
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CheckpointPort, CutTaken, Participants, Report
 from penstock.model.connectors import Sink, Source
-from penstock.model.errors import BugError, FencedError, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.manifest import CheckpointManifest
 from penstock.state.checkpoints.repository import CheckpointRepository
@@ -112,6 +112,11 @@ class CheckpointSession:
                 alone=alone,
             )
         )
+
+    def joined(self, instances: Collection[str], attempt: int) -> None:
+        """Instances have joined those of an attempt that run; no checkpoint is in flight, and they read nothing."""
+        self._attempts |= dict.fromkeys(instances, attempt)
+        self._on(ev.Joined(attempt, frozenset(instances)))
 
     def close(self, reason: PenstockError) -> None:
         """Let go of the attempt, which is over; savepoints that are still awaited fail for this reason."""
@@ -282,8 +287,8 @@ class CheckpointSession:
 
         def answer(manifest: CheckpointManifest | None, error: BaseException | None) -> None:
             if manifest is None:
-                self._on(ev.UploadFailed(epoch, _reason(error)))
-                _fail_for_good(error)
+                self._on(ev.UploadFailed(epoch, reason_of(error)))
+                fail_for_good(error)
                 return
             self._manifests[epoch] = manifest
             self._on(ev.UploadFinished(epoch))
@@ -311,8 +316,8 @@ class CheckpointSession:
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
             if traffic is None:
-                self._on(ev.PublishFailed(command.epoch, _reason(error)))
-                _fail_for_good(error)
+                self._on(ev.PublishFailed(command.epoch, reason_of(error)))
+                fail_for_good(error)
                 return
             self.traffic = traffic
             self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns[command.epoch])
@@ -343,7 +348,7 @@ class CheckpointSession:
     def _retained(self, result: RetentionResult | None, error: BaseException | None) -> None:
         """Note what could not be deleted; it goes with a later retention."""
         if result is None:
-            reason = _reason(error)
+            reason = reason_of(error)
         elif result.unreadable:
             reason = f"no file is deleted while a manifest cannot be read. {describe_skipped(result.unreadable)}"
         else:
@@ -378,7 +383,7 @@ class CheckpointSession:
                 return
             if error is not None:
                 self._failure = SinkFailure(committing[-1] if committing else None, error)
-                self._on(ev.CommitFailed(epoch, attempt, _reason(error)))
+                self._on(ev.CommitFailed(epoch, attempt, reason_of(error)))
                 return
             self._receipts.committed(epoch)
             self._news.committed(epoch)
@@ -388,13 +393,3 @@ class CheckpointSession:
             self.savepoints.committed(epoch)
 
         self._background.submit(work, answer)
-
-
-def _fail_for_good(error: BaseException | None) -> None:
-    """End the attempt if the next checkpoint would fail as this one did: by a bug, or as the lease is lost."""
-    if isinstance(error, BugError | FencedError):
-        raise error
-
-
-def _reason(error: BaseException | None) -> str:
-    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

@@ -91,7 +91,6 @@ class RecoveringJob(SteerableJob):
             tell=self._tell,
         )
         self._context.rescales.open(weakly(self._wake))
-        self._rescaling = Rescaling(self._context.rescales, self._plan, self.session, self._clock)
         self._life = AnnouncingLifeCycle(RestartPolicy(options.restarts), self._tell)
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
@@ -100,6 +99,8 @@ class RecoveringJob(SteerableJob):
         self._error: BaseException | None = None
         self._heeded_stop: bool | None = None  # the last request for a stop that the life cycle was told of
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
+        tell = self._change_plan, self._news.rescaled
+        self._rescaling = Rescaling(self._context.rescales, self._plan, self.session, self._clock, *tell)
         self._told_fenced, self._over, self._take_downs = False, False, 0
         self._regions = regions(self._graph)
         self._region_restarts: Counter[frozenset[TaskId]] = Counter()
@@ -259,7 +260,7 @@ class RecoveringJob(SteerableJob):
         if self._is_stop_new():
             drain = self._heeded_stop = self._stop
             return self._life.on(js.StopRequested(drain=bool(drain)))
-        if self._life.state is js.JobState.RUNNING and (ended := self._rescaling.turn()) is not None:
+        if self._life.state is js.JobState.RUNNING and (ended := self._rescaling.turn(self._attempt)) is not None:
             return self._life.on(js.Failed(now_ns, ended, None))
         return self._life.on(js.Elapsed(now_ns))
 
@@ -358,7 +359,7 @@ class RecoveringJob(SteerableJob):
         return commands
 
     def _change_plan(self, graph: ExecutionGraph) -> None:
-        """Build all instances by another plan from now on; nothing of the job runs."""
+        """Build all instances by another plan from now on."""
         self._graph, self._plan = graph, replace(self._plan, graph=graph)
         self._regions = regions(graph)
         resize_sinks(graph)
@@ -366,9 +367,10 @@ class RecoveringJob(SteerableJob):
     def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = self._life.attempt - 1
-        if tasks is None and (text := self._rescaling.built(restored)) is not None:
+        if (text := self._rescaling.built(tasks, restored)) is not None:
             self._news.rescaled(text)
-            return
+            if tasks is None:
+                return
         if not self._life.has_run:
             self._news.begins(self._graph, restored, self._storage.repository.strays())
             return
