@@ -10,6 +10,7 @@ from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
 from penstock.engine.moves.live_changes import LiveChange
+from penstock.engine.moves.movable import is_source
 from penstock.engine.moves.move_orders import MoveSummary
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.model.errors import PlanChangedError
@@ -70,7 +71,7 @@ class ManagedGrowth:
         """Begin a change; ``done`` hears of its end, unless the tasks begin anew. False: it cannot be while it runs."""
         if self._checkpoints is None or self._change is not None or not self._left.isdisjoint(change.new()):
             return False
-        if not self._moves.may_move or self._moves.ended_instances - self._left:
+        if not self._moves.may_move or not self._passing().isdisjoint(self._moves.ended_instances - self._left):
             return False
         now_ns = self._clock.monotonic_ns()
         self._change = _Change(change, done, _Step.QUIET, now_ns, list(change.regions()))
@@ -167,6 +168,12 @@ class ManagedGrowth:
         )
 
     def _join(self, change: _Change) -> None:
+        assert self._checkpoints is not None
+        if not self._checkpoints.coordinator.is_quiet():
+            # All others have ended, and the last checkpoint waits for no barrier.
+            return
+        for deployment in change.deployments:
+            self._checkpoints.joined(deployment.places.keys(), self._attempts[min(deployment.tasks)])
         self._deployments.start(change.deployments)
         for deployment in change.deployments:
             self._head.send_to(deployment.managers, ms.JoinGrown(deployment.number))
@@ -175,8 +182,6 @@ class ManagedGrowth:
 
     def _joined(self, change: _Change) -> None:
         assert self._checkpoints is not None
-        for deployment in change.deployments:
-            self._checkpoints.joined(deployment.places.keys(), self._attempts[min(deployment.tasks)])
         self._checkpoints.hold_barriers(held=False)
         self._begin_moves(change)
 
@@ -215,6 +220,11 @@ class ManagedGrowth:
             deployment.left |= names.intersection(deployment.places)
         took_ms = (self._clock.monotonic_ns() - change.began_ns) / 1e6
         change.done(LiveDone(tuple(change.moved), took_ms))
+
+    def _passing(self) -> frozenset[str]:
+        """Return the instances that read from others; producers that have ended say so to whoever joins them."""
+        graph = self._deployments.graph
+        return frozenset(name for task in graph.tasks if not is_source(graph, task) for name in graph.instances(task))
 
     def _names(self, task: TaskId) -> Sequence[str]:
         graph = self._deployments.graph

@@ -12,7 +12,15 @@ from penstock.engine.executors.managers.manager_moves import ManagerMoves
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.transport.linked import LinkedChannels
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
+
+
+def crossings_of(order: ms.Deploy | ms.Grow, graph: ExecutionGraph, here: str) -> Crossings:
+    """Return the channels that an order makes, as a task manager sees them."""
+    tasks = frozenset(TaskId(task) for task in order.tasks)
+    begun = order.standing().begun if isinstance(order, ms.Grow) else None
+    return Crossings(graph, tasks, order.places, here, begun)
 
 
 class ManagerGrowth:

@@ -18,12 +18,11 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import plan_digest
 from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
-from penstock.engine.executors.managers.manager_growth import ManagerGrowth
+from penstock.engine.executors.managers.manager_growth import ManagerGrowth, crossings_of
 from penstock.engine.executors.managers.manager_moves import ManagerMoves
 from penstock.engine.executors.managers.manager_shell import ManagerShell, meet, surroundings
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads, upload
 from penstock.engine.executors.managers.part_readings import read_all, status_of
-from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.raised_errors import RaisedErrors
 from penstock.engine.executors.managers.setup import ManagerSetup
@@ -256,8 +255,7 @@ class TaskManager:
     def _build(self, order: ms.Deploy | ms.Grow) -> None:
         plan = self._plans.bind(self._plan, order.sinks)
         tasks = frozenset(TaskId(task) for task in order.tasks)
-        begun = order.standing().begun if isinstance(order, ms.Grow) else None
-        crossings = Crossings(plan.graph, tasks, order.places, self.name, begun)
+        crossings = crossings_of(order, plan.graph, self.name)
         addresses = {peer: order.addresses[peer] for peer in crossings.peers}
         channels = meet(self._shell, order.deployment, addresses)
         self._scratch.claim()
