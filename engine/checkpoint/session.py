@@ -3,11 +3,12 @@
 One session serves one attempt after the other (`jobs.recovery`); writing happens in the `Background`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from penstock.engine.checkpoint import events as ev
+from penstock.engine.checkpoint.connector_calls import tell_sources, widen_sinks
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointStatistics
 from penstock.engine.checkpoint.kept_files import KeptFiles
 from penstock.engine.checkpoint.kept_stretches import KeptStretches
@@ -117,6 +118,11 @@ class CheckpointSession:
         """Instances have joined those of an attempt that run; no checkpoint is in flight, and they read nothing."""
         self._attempts |= dict.fromkeys(instances, attempt)
         self._on(ev.Joined(attempt, frozenset(instances)))
+
+    def widen_sinks(self, writers: Mapping[str, int], answer: Callable[[BaseException | None], None]) -> None:
+        """Let sinks have more writers than run, as no checkpoint is in flight; ``answer`` hears why one cannot."""
+        sinks = {name: self._sinks[name] for name in writers}
+        self._background.submit(lambda: widen_sinks(sinks, writers), lambda done, error: answer(error))
 
     def close(self, reason: PenstockError) -> None:
         """Let go of the attempt, which is over; savepoints that are still awaited fail for this reason."""
@@ -321,17 +327,11 @@ class CheckpointSession:
                 return
             self.traffic = traffic
             self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns[command.epoch])
-            self._tell_sources(manifest)
+            tell_sources(self._sources, manifest)
             self._stretches.published(command.epoch)
             self._on(ev.Published(command.epoch))
 
         self._background.submit(work, answer)
-
-    def _tell_sources(self, manifest: CheckpointManifest) -> None:
-        for entry in manifest.sources:
-            source = self._sources.get(entry.operator)
-            if source is not None:
-                source.committed(manifest.job, {name: at["at"] for name, at in entry.positions.items()})
 
     def _retain(self, command: ev.RetainCheckpoints) -> None:
         def work() -> RetentionResult:

@@ -69,11 +69,9 @@ class RecoveringJob(SteerableJob):
         self.name = plan.name
         self._options = options
         self._plan, self._storage = open_storage(plan, options, around)
-        self._graph = self._plan.graph
-        self._clock = around.clock
-        self._warn, self._tell = around.warn, around.tell
+        self._graph, self._clock = self._plan.graph, around.clock
+        self._around, self._warn, self._tell = around, around.warn, around.tell
         self._wakened: SimpleQueue[None] = SimpleQueue()
-        self._around = around
         self._make_attempt = make_attempt
         self._background = around.background or BackgroundThread(f"checkpoints of {plan.name}", weakly(self._wake))
         self._beginnings = Beginnings(self._storage.repository, options.restore, self._warn, around.page_stores)
@@ -324,8 +322,9 @@ class RecoveringJob(SteerableJob):
         try:
             failpoint("job.restoring")
             self._storage.acquire(self._wait_for_lease, self._warn, self._wake)
-            if tasks is None and (graph := self._rescaling.next_plan()) is not None:
+            if (graph := self._rescaling.next_plan(tasks)) is not None:
                 self._change_plan(graph)
+                resize_sinks(graph, tasks)
             pages = self._storage.directory / "restored"
             restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
@@ -351,6 +350,7 @@ class RecoveringJob(SteerableJob):
             self._news.not_restored(error, self._life.has_run)
             if not is_retryable(error) and (graph := self._rescaling.undo(error)) is not None:
                 self._change_plan(graph)
+                resize_sinks(graph)
                 error = PlanChangedError(f"it goes on as before, for {type(error).__name__}: {error}")
             return self._life.on(js.Failed(self._clock.monotonic_ns(), error, command.tasks))
         finally:
@@ -360,9 +360,7 @@ class RecoveringJob(SteerableJob):
 
     def _change_plan(self, graph: ExecutionGraph) -> None:
         """Build all instances by another plan from now on."""
-        self._graph, self._plan = graph, replace(self._plan, graph=graph)
-        self._regions = regions(graph)
-        resize_sinks(graph)
+        self._graph, self._plan, self._regions = graph, replace(self._plan, graph=graph), regions(graph)
 
     def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch

@@ -129,14 +129,16 @@ class Rescaling:
             return PlanChangedError(f"it goes on with {_sentence(self._order)}")
         return None
 
-    def next_plan(self) -> ExecutionGraph | None:
-        """Return the plan that all instances are to be built by from now on, None: the one of before.
+    def next_plan(self, tasks: frozenset[TaskId] | None) -> ExecutionGraph | None:
+        """Return the plan that instances of these tasks (None: all) are to be built by, None: the one of before.
 
-        Any restart of the whole job will do: whatever made it necessary.
+        Any restart of the whole job will do, or of what a live change is of: whatever made it necessary.
         """
         order = self._order
-        if order is None:
+        if order is None or (tasks is not None and not (order.live and _changes(order, tasks))):
             return None
+        if tasks is not None:
+            return order.after
         order.asked.state, order.live = "restarting", False
         order.stopped_ns = order.stopped_ns or self._clock.monotonic_ns()
         return order.after

@@ -11,7 +11,6 @@ from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.planner import has_broadcast_input, in_caller, lies_by_key
 from penstock.engine.plan.regions import regions
 from penstock.engine.restore.key_group_owners import coupled_tasks
-from penstock.model.connectors import Sink
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
@@ -42,6 +41,13 @@ class LiveChange:
     def tasks(self) -> frozenset[TaskId]:
         """Return the tasks whose numbers of instances change."""
         return frozenset(item.id for item, was in _pairs(self.after, self.before) if item != was)
+
+    def writers(self) -> Mapping[str, int]:
+        """Return the sinks that get more writers, by name, and how many these are then."""
+        before = {operator: task.parallelism for task in self.before.tasks for operator in task.operators}
+        wide = {operator: task.parallelism for task in self.wide.tasks for operator in task.operators}
+        nodes = [self.wide.node(operator) for operator in wide if wide[operator] > before[operator]]
+        return {node.name: wide[node.id] for node in nodes if isinstance(node.spec, SinkSpec)}
 
     def begun(self) -> Mapping[TaskId, int]:
         """Return how many instances each task has before."""
@@ -114,8 +120,6 @@ def _fault(graph: ExecutionGraph, task: Task) -> str | None:
             return f"{node.name!r} meets a broadcast side, so its state does not lie by key"
         if descriptor_of(node.spec).keyed and not lies_by_key(graph, node):
             return f"{node.name!r} has state that does not lie by key"
-        if isinstance(node.spec, SinkSpec) and type(node.spec.sink).resize is not Sink.resize:
-            return f"{node.name!r} has to know how many write when it begins"
     return refusal(graph, task.id) if _is_keyed(graph, task) else None
 
 

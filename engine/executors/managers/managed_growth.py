@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployment, Deployments
@@ -22,6 +23,7 @@ class _Step(Enum):
     """What a change waits for."""
 
     QUIET = "no move and no checkpoint is under way"
+    SINKS = "sinks are ready for more writers"
     BUILT = "new instances are built"
     JOINED = "producers send to them"
     MOVED = "key groups have moved"
@@ -60,6 +62,7 @@ class ManagedGrowth:
         self._left: set[str] = set()
         self._change: _Change | None = None
         self._refused: BaseException | None = None
+        self._widened = False
 
     def began(self, tasks: Collection[TaskId], attempt: int) -> None:
         """Instances of these tasks were built, in this attempt."""
@@ -87,7 +90,7 @@ class ManagedGrowth:
         if change is None or (tasks is not None and tasks.isdisjoint(change.change.tasks())):
             return
         self._change, self._moves.held = None, False
-        if change.change.grows and change.step in (_Step.QUIET, _Step.BUILT, _Step.JOINED):
+        if change.change.grows and change.step not in (_Step.MOVED, _Step.LEFT):
             assert self._checkpoints is not None
             self._checkpoints.hold_barriers(held=False)
         self._come_to(change.change.after)
@@ -120,6 +123,8 @@ class ManagedGrowth:
         match change.step:
             case _Step.QUIET:
                 self._grow_when_quiet(change)
+            case _Step.SINKS if self._widened:
+                self._grow_when_quiet(change)
             case _Step.BUILT:
                 self._join(change)
             case _Step.JOINED:
@@ -139,16 +144,24 @@ class ManagedGrowth:
             self._begin_moves(change)
             return
         assert self._checkpoints is not None
-        if not self._checkpoints.coordinator.is_quiet():
+        managers = self._head.pool.live()
+        if not managers or not self._checkpoints.coordinator.is_quiet():
+            return
+        if change.step is _Step.QUIET and (writers := change.change.writers()):
+            change.step, self._widened = _Step.SINKS, False
+            self._checkpoints.widen_sinks(writers, partial(self._sinks_answer, change))
             return
         new = change.change.new()
-        managers = self._head.pool.live()
         for region in change.regions:
             deployment = self._deployments.grow(region, new, managers)
             change.deployments.append(deployment)
             self._head.send_to(deployment.managers, self._order(change.change, deployment))
             change.awaited |= {(deployment.number, manager) for manager in deployment.managers}
         change.step = _Step.BUILT
+
+    def _sinks_answer(self, change: _Change, error: BaseException | None) -> None:
+        if change is self._change:
+            self._widened, self._refused = error is None, error
 
     def _order(self, change: LiveChange, deployment: Deployment) -> ms.Grow:
         assert self._checkpoints is not None

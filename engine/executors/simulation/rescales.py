@@ -21,7 +21,7 @@ LIVE_CHANCE = 0.7
 
 @dataclass
 class RescaleCounts:
-    """Counts of one seed, over all attempts and runs: key groups that ``moved``, changes that stopped nothing (``live``)."""
+    """Counts of one seed, over all attempts and runs: key groups that ``moved``, ``live`` changes stop nothing."""
 
     asked: int = 0
     done: int = 0
