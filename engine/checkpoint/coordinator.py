@@ -237,9 +237,11 @@ class CheckpointCoordinator:
             self._attempts.clear()
             self._ended.clear()
             self._sources = frozenset()
+        for instance in event.gone:
+            self._attempts.pop(instance, None)
         self._attempts.update(dict.fromkeys(event.instances, event.attempt))
         self._sources = (self._sources - event.instances) | event.sources
-        for instance in event.instances:
+        for instance in event.instances | event.gone:
             self._ended.pop(instance, None)
         restored = event.restored or 0
         self._last_epoch = max(self._last_epoch, event.last_epoch, restored)

@@ -88,10 +88,13 @@ class CheckpointSession:
         self._given_up = 0
         self._began_ns: dict[int, int] = {}
 
-    def started(self, port: CheckpointPort, part: Participants, start: AttemptStart) -> None:
+    def started(
+        self, port: CheckpointPort, part: Participants, start: AttemptStart, gone: frozenset[str] = frozenset()
+    ) -> None:
         """Instances of an attempt, all or a region, are about to run: ``port`` reaches all that are up.
 
-        Those of other regions keep their attempt, and what their sinks have prepared.
+        Those of other regions keep their attempt, and what their sinks have prepared; those that are ``gone`` were of
+        this one, and do not come back.
         """
         self._port, alone = port, not self._attempts
         self._attempts |= dict.fromkeys(part.instances, start.attempt)
@@ -111,6 +114,7 @@ class CheckpointSession:
                 restored=None if start.restored is None else start.restored.epoch,
                 last_epoch=start.last_epoch,
                 alone=alone,
+                gone=gone,
             )
         )
 

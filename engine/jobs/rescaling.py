@@ -26,8 +26,9 @@ class RescalePreview:
     """What a change of parallelism would do: the instances of each operator with others then, before and after.
 
     Of all ``key_groups`` of stateful operators ``key_groups_moved`` would change their instances, if these have what a
-    job begins with. ``state_bytes`` are held now, and the last checkpoint took ``checkpoint_ms`` (null: there is none):
-    the job runs on during the next one, and stands still for as long as its instances take to begin with their state.
+    job begins with. ``begins_anew`` says why the job cannot come to it while it runs (null: it can). Then the last
+    checkpoint took ``checkpoint_ms`` (null: there is none): the job runs on during the next one, and stands still for as
+    long as its instances take to begin with their state, of which ``state_bytes`` are held now.
     """
 
     before: Mapping[str, int]
@@ -36,12 +37,21 @@ class RescalePreview:
     key_groups: int
     state_bytes: int
     checkpoint_ms: float | None
+    begins_anew: str | None = None
+
+
+IN_ONE_PROCESS = "all of it is in one process"
 
 
 def preview(
-    plan: JobPlan, parallelism: Mapping[str, int], state_bytes: int, checkpoint_ms: float | None
+    plan: JobPlan,
+    parallelism: Mapping[str, int],
+    state_bytes: int,
+    checkpoint_ms: float | None,
+    *,
+    on_managers: bool = False,
 ) -> RescalePreview:
-    """Return what other numbers of instances would change.
+    """Return what other numbers of instances would change of a job, which may be ``on_managers``.
 
     Raises:
         OptionError: they cannot be.
@@ -56,7 +66,9 @@ def preview(
         if lies_by_key(graph, graph.node(operator))
     }
     moved, groups = moved_groups(after, key_groups, noted)
-    return RescalePreview(*_changed(graph, after), moved, groups, state_bytes, checkpoint_ms)
+    change = live_change(graph, after)
+    reason = (change if isinstance(change, str) else None) if on_managers else IN_ONE_PROCESS
+    return RescalePreview(*_changed(graph, after), moved, groups, state_bytes, checkpoint_ms, reason)
 
 
 def moved_groups(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Noted]) -> tuple[int, int]:

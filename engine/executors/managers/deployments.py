@@ -66,6 +66,8 @@ class Deployments:
         """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
         self.graph, self._head, self._clock, self._take, self._shed = graph, head, clock, take, shed
         self._up: dict[int, Deployment] = {}
+        # Of regions that were taken down, the names of their instances.
+        self._names: dict[frozenset[TaskId], set[str]] = {}
         # Those that are being built.
         self._coming: dict[int, Deployment] = {}
         # Of which deployment (0: of all) who is to answer yet.
@@ -236,7 +238,15 @@ class Deployments:
         down = [deployment for deployment in self._up.values() if tasks is None or deployment.tasks <= tasks]
         for deployment in down:
             del self._up[deployment.number]
+            self._names.setdefault(deployment.tasks, set()).update(deployment.places)
         return down
+
+    def no_more(self, tasks: frozenset[TaskId]) -> frozenset[str]:
+        """Return the instances of some tasks that were taken down and do not come back, as the plan has fewer; once."""
+        regions = [region for region in self._names if region <= tasks]
+        before = {name for region in regions for name in self._names.pop(region)}
+        now = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
+        return frozenset(before - now)
 
     def release(self, tasks: frozenset[TaskId] | None, down: Iterable[Deployment]) -> Sequence[str]:
         """Let task managers abort the instances of some tasks (None: all); return what went wrong with that.

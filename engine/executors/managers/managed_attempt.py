@@ -149,8 +149,9 @@ class ManagedAttempt(Attempt):
             self._uploads.end()
         self._judgement.ended(self._metrics.decided(self.metrics(), taken))
         if self._checkpoints is not None:
-            names = [name for deployment in down for name in deployment.places]
-            self._checkpoints.failed(f"{type(error).__name__}: {error}", names)
+            self._checkpoints.failed(
+                f"{type(error).__name__}: {error}", [name for item in down for name in item.places]
+            )
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew, on the task managers that live."""
@@ -242,7 +243,8 @@ class ManagedAttempt(Attempt):
         counted = {} if start.restored is None else start.restored.manifest.ledger
         self._judgement.began(decided_by(self._plan.graph, counted, tasks))
         if self._checkpoints is not None:
-            self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
+            part, gone = participants(self._plan.graph, tasks), self._deployments.no_more(tasks)
+            self._checkpoints.started(self, part, start, gone)
         self._moving.began(tasks, start)
         self._deployments.start(deployed)
 
@@ -321,7 +323,7 @@ class ManagedAttempt(Attempt):
                 now_ns = self._clock.monotonic_ns()
                 self._head.control.hear(manager, message.machine, part_of(message), now_ns, keep_of(message))
             case ms.Progress():
-                self._relay(self._progress.hear(manager, message))
+                self._head.send_each(self._progress.hear(manager, message))
             case ms.Joined():
                 self._tell(je.TaskManagerJoined(manager))
             case (
@@ -335,13 +337,9 @@ class ManagedAttempt(Attempt):
             ):
                 pass
 
-    def _relay(self, progress: Mapping[str, ms.Progress]) -> None:
-        for manager, message in progress.items():
-            self._head.send(manager, message)
-
     def _lose(self, lost: Lost) -> None:
         self._head.control.forget(lost.manager)
-        self._relay(self._progress.lose(lost.manager))
+        self._head.send_each(self._progress.lose(lost.manager))
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")
         self._deployments.lose(lost.manager, error)
