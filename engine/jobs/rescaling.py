@@ -26,9 +26,9 @@ class RescalePreview:
     """What a change of parallelism would do: the instances of each operator with others then, before and after.
 
     Of all ``key_groups`` of stateful operators ``key_groups_moved`` would change their instances, if these have what a
-    job begins with. ``begins_anew`` says why the job cannot come to it while it runs (null: it can). Then the last
-    checkpoint took ``checkpoint_ms`` (null: there is none): the job runs on during the next one, and stands still for as
-    long as its instances take to begin with their state, of which ``state_bytes`` are held now.
+    job begins with. ``begins_anew`` says why the job cannot come to it while it runs (null: it can). It runs on during
+    a checkpoint then, of which the last took ``checkpoint_ms`` (null: there is none), and stands still for as long as
+    its instances take to begin with their state, of which ``state_bytes`` are held now.
     """
 
     before: Mapping[str, int]

@@ -39,10 +39,9 @@ def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
         print(json.dumps({"job": job, **asdict(summary)}))
         return
     if not summary.epoch and not summary.stopped_ms:
-        print(
-            f"{job} has {_instances(summary.before, summary.after)}: {count_text(summary.key_groups_moved)} of "
-            f"{count_text(summary.key_groups)} key groups moved in {seconds_text(summary.waited_ms / 1e3)}, while it ran"
-        )
+        moved = f"{count_text(summary.key_groups_moved)} of {count_text(summary.key_groups)} key groups moved"
+        took = seconds_text(summary.waited_ms / 1e3)
+        print(f"{job} has {_instances(summary.before, summary.after)}: {moved} in {took}, while it ran")
         return
     print(
         f"{job} goes on from checkpoint {summary.epoch} with {_instances(summary.before, summary.after)}: "
