@@ -14,7 +14,7 @@ KEPT = 100
 
 NO_CHECKPOINTS = "a job without checkpoints cannot change its parallelism: run it with checkpoint_dir=..."
 
-RescaleState = Literal["waiting", "checkpointing", "restarting", "done", "failed"]
+RescaleState = Literal["waiting", "moving", "checkpointing", "restarting", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class RescaleSummary:
 
     The job went on from checkpoint ``epoch``, after ``key_groups_moved`` of ``key_groups`` (of all stateful tasks) had
     changed their instances. It waited ``waited_ms`` for that checkpoint, as it ran, and stood still for ``stopped_ms``.
+    One that did not stop has epoch 0, took ``waited_ms`` and stood still for 0.
     """
 
     before: Mapping[str, int]

@@ -184,7 +184,7 @@ def rescale(
 ) -> None:
     """Change how many instances an operator of a running job has, and wait until they run.
 
-    The job runs on until a checkpoint is committed, and begins anew from it; until then nothing stands still.
+    On task managers instances of what has state come and go as it runs; else it begins anew behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale

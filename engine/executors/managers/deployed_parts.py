@@ -26,7 +26,8 @@ from penstock.shedding.kept_log import Stretch
 class DeployedPart:
     """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
 
-    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it.
+    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it. ``beside`` are
+    parts of the same region that were there when it came: these send by its links.
     """
 
     attempt: int
@@ -38,6 +39,13 @@ class DeployedPart:
     stands_still: bool = False
     ended: bool = False
     fault: str | None = None
+    beside: tuple["DeployedPart", ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing will be sent by its links."""
+        members = (self, *self.beside)
+        return all(instance.done for member in members for instance in member.part.instances)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Moves of a job on task managers, as its head carries them out: one order at a time, in rounds of some key groups."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from penstock.engine.jobs.attempt import AttemptContext, Struck
 from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, MoveSummary
+from penstock.engine.moves.move_orders import AskedMove, MoveOrder, MoveSummary
 from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_move
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
@@ -48,7 +48,7 @@ class ManagedMoves:
 
     def __init__(self, head: Head, deployments: Deployments, context: AttemptContext, *, may_move: bool) -> None:
         """Begin without one; unless the job takes checkpoints, and its owners ``may_move``, orders are refused."""
-        self._graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
+        self.graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
         self._head, self._deployments, self._clock = head, deployments, context.clock
         self._checkpoints, self._orders = context.checkpoints, context.moves
         if not may_move:
@@ -60,8 +60,13 @@ class ManagedMoves:
             over = OptionError(f"job {head.plan.name!r} is over: nothing moves")
             context.resources.callback(self._orders.close, over)
         self._coordinator = MoveCoordinator()
-        self._owners: dict[TaskId, Owners] = {}
-        self._ended: set[str] = set()
+        self.may_move = may_move and context.checkpoints is not None
+        self.held = False
+        """Whether no order is taken up."""
+        self.owners: dict[TaskId, Owners] = {}
+        """Who has the key groups of each task that is up."""
+        self.ended_instances: set[str] = set()
+        """Those that are up and have ended."""
         self._order: _Order | None = None
         # Who has not said yet that its producers have sent the marker, and how many of the others' have.
         self._unsent, self._sent = 0, 0
@@ -75,14 +80,34 @@ class ManagedMoves:
     def began(self, tasks: Collection[TaskId], restored: RestoredState | None) -> None:
         """Instances of these tasks were built, with the owners of a checkpoint (None: with those of the beginning)."""
         noted = {} if restored is None else restored.owners()
-        tables = owner_tables(self._graph, self._key_groups, noted)
-        self._owners |= {task: tables[task] for task in tasks}
-        names = {name for task in self._graph.tasks if task.id in tasks for name in self._graph.instances(task)}
-        self._ended -= names
+        tables = owner_tables(self.graph, self._key_groups, noted)
+        self.owners |= {task: tables[task] for task in tasks}
+        names = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
+        self.ended_instances -= names
+
+    @property
+    def last_move(self) -> int:
+        """The number of the last move that was begun, 0: none."""
+        return self._coordinator.last_move
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing moves, and nothing is about to."""
+        return self._order is None and self._coordinator.moving is None
+
+    def redistribute(self, lead: TaskId, groups: Groups, done: Callable[[MoveSummary], None]) -> None:
+        """Begin to move key groups of the tasks that move with one, as nothing moves; ``done`` hears what it took.
+
+        If the tasks are taken down before, it is not called.
+        """
+        asked = AskedMove(0, MoveOrder("its key groups", ""))
+        asked.progress = 0, len(groups)
+        asked.answer.add_done_callback(lambda answer: None if answer.exception() else done(answer.result()))
+        self._order = _Order(asked, lead, groups, self._clock.monotonic_ns())
+        self._next_round(self._order)
 
     def gone(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Tasks (None: all) are taken down."""
-        down = frozenset(self._owners) if tasks is None else tasks
+        down = frozenset(self.owners) if tasks is None else tasks
         reason = f"{type(error).__name__}: {error}"
         self._do(self._coordinator.on(ev.TasksFailed(down, reason)))
         if self._order is not None and self._order.lead in down:
@@ -91,7 +116,7 @@ class ManagedMoves:
 
     def ended(self, instance: str) -> None:
         """An instance has ended."""
-        self._ended.add(instance)
+        self.ended_instances.add(instance)
         self._do(self._coordinator.on(ev.InstanceLeft(instance)))
 
     def turn(self) -> Struck | None:
@@ -100,7 +125,7 @@ class ManagedMoves:
         if reroute is None:
             if self._order is not None:
                 self._next_round(self._order)
-            elif (asked := self._orders.take()) is not None:
+            elif not self.held and (asked := self._orders.take()) is not None:
                 self._take(asked, now_ns)
             return None
         if now_ns < self._round_ns + ROUND_NS:
@@ -131,7 +156,7 @@ class ManagedMoves:
 
     def _take(self, asked: AskedMove, now_ns: int) -> None:
         try:
-            wanted = wanted_move(self._graph, self._owners, self._deployments.places(), asked.order)
+            wanted = wanted_move(self.graph, self.owners, self._deployments.places(), asked.order)
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
@@ -143,11 +168,11 @@ class ManagedMoves:
         count = round_groups(order.groups, order.state_bytes)
         now, order.left = order.left[:count], order.left[count:]
         order.groups += len(now)
-        tasks = together(self._graph, order.lead)
-        names = tuple((task.id, self._graph.name(task)) for task in takers(self._graph, tasks))
-        instances = {name for task in takers(self._graph, tasks) for name in self._graph.instances(task)}
+        tasks = together(self.graph, order.lead)
+        names = tuple((task.id, self.graph.name(task)) for task in takers(self.graph, tasks))
+        instances = {name for task in takers(self.graph, tasks) for name in self.graph.instances(task)}
         self._round_ns = self._clock.monotonic_ns()
-        wanted = ev.MoveWanted(order.lead, now, names, frozenset(self._ended & instances))
+        wanted = ev.MoveWanted(order.lead, now, names, frozenset(self.ended_instances & instances))
         self._do(self._coordinator.on(wanted))
 
     def _do(self, commands: Sequence[ev.MoveCommand]) -> None:
@@ -166,12 +191,13 @@ class ManagedMoves:
 
     def _send(self, command: ev.SendMarkers) -> None:
         reroute = command.reroute
-        senders = {name for task in marker_senders(self._graph, command.tasks) for name in self._graph.instances(task)}
+        senders = {name for task in marker_senders(self.graph, command.tasks) for name in self.graph.instances(task)}
         deployment = next(item for item in self._deployments if reroute.task in item.tasks)
-        by_manager = _by_manager(deployment.places, senders)
+        places = self._deployments.region(deployment.tasks)
+        by_manager = _by_manager(places, senders)
         self._unsent, self._sent = len(by_manager), 0
         for task in command.tasks:
-            self._owners[task] = moved(self._owners[task], reroute.groups)
+            self.owners[task] = moved(self.owners[task], reroute.groups)
         for manager, mine in by_manager.items():
             order = ms.SendMarkers(deployment.number, reroute.move, reroute.task, reroute.groups, mine)
             self._head.send(manager, order)

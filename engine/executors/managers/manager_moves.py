@@ -33,7 +33,7 @@ class ManagerMoves:
     def add(
         self, deployment: int, places: Places, here: Mapping[str, Instance], links: Mapping[str, LinkedChannels]
     ) -> None:
-        """Take in what was built."""
+        """Take in what was built; where a region has grown, with all its instances, that were there before."""
         self._routes[deployment] = _Routes(places, here, links)
         for link in links.values():
             link.on_state = _Taking(here)
@@ -44,11 +44,11 @@ class ManagerMoves:
 
     def send_markers(self, order: ms.SendMarkers) -> None:
         """Let producers that have not ended send the marker, and say how many they were."""
-        routes, sent = self._routes.get(order.deployment), 0
-        for name in order.producers if routes is not None else ():
-            assert routes is not None
-            if not routes.here[name].done:
-                routes.here[name].send_reroute(order.reroute())
+        sent = 0
+        for name in order.producers if order.deployment in self._routes else ():
+            instance = next(item.here[name] for item in self._routes.values() if name in item.here)
+            if not instance.done:
+                instance.send_reroute(order.reroute())
                 sent += 1
         self._tell(ms.MarkersSent(order.move, sent))
 
@@ -58,16 +58,16 @@ class ManagerMoves:
         if isinstance(report, Installed):
             self._tell(ms.StateInstalled(*said))
             return
-        routes = next((item for item in self._routes.values() if report.to in item.places), None)
-        if routes is None:
+        known = [item for item in self._routes.values() if report.to in item.places]
+        if not known:
             # Its deployment is being taken down, and the move is void.
             return
         self._tell(ms.StateGiven(*said, report.bytes))
-        taker = routes.here.get(report.to)
+        taker = next((item.here[report.to] for item in known if report.to in item.here), None)
         if taker is not None:
             taker.take_over(report)
             return
-        link = routes.links[routes.places[report.to]]
+        link = next(item.links[place] for item in known if (place := item.places[report.to]) in item.links)
         for content in pack_handover(report):
             link.send_state(content)
 

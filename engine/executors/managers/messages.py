@@ -19,8 +19,10 @@ from penstock.engine.executors.managers.adoption_messages import (
     ReadHolding,
     SetKeep,
 )
+from penstock.engine.executors.managers.deployment_messages import Deploy, Restore, Start, TakeDown
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
+from penstock.engine.executors.managers.growth_messages import ChannelsJoined, Dismiss, Grow, JoinGrown
 from penstock.engine.executors.managers.move_messages import (
     MarkersSent,
     OfMoves,
@@ -37,59 +39,25 @@ from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
-__all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
-__all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
-__all__ += ["StuckInStep", "WarmedUp"]
+__all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
+__all__ += [
+    "Grow",
+    "Holding",
+    "JoinGrown",
+    "LookAtFiles",
+    "MarkersSent",
+    "OfMoves",
+    "OutOfStep",
+    "ReadHolding",
+    "Restore",
+]
+__all__ += ["SendMarkers", "SetKeep", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
     """To a task manager, first of all: the packed `ManagerSetup`. Answer: `Joined` or `SetupFailed`."""
 
     packed: bytes
-
-
-class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The checkpoint that instances go on from: its manifest, and of which ``savepoint`` (None: none).
-
-    ``damaged`` are stored names of files that must be uploaded again.
-    Sources that are ``closed`` may bring no row; with ``afresh`` watermarks begin anew.
-    """
-
-    manifest: bytes
-    savepoint: str | None = None
-    damaged: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()
-    afresh: bool = False
-
-
-class Deploy(Message, frozen=True):
-    """To a task manager: build the instances of these tasks that ``places`` gives to it, and run none yet.
-
-    The tasks are a region, ``deployment`` is a number that no other has; ``places`` has the name of a task manager for
-    all of its instances, ``addresses`` where each of these is met. ``sinks`` are packed as they are now, ``last_epoch``
-    is the greatest that was published before. Answer: `Deployed` or `Refused`.
-    """
-
-    deployment: int
-    attempt: int
-    tasks: tuple[int, ...]
-    places: dict[str, str]
-    addresses: dict[str, str]
-    sinks: bytes
-    restore: Restore | None
-    last_epoch: int
-
-
-class Start(Message, frozen=True):
-    """To a task manager: let the instances of a deployment run."""
-
-    deployment: int
-
-
-class TakeDown(Message, frozen=True):
-    """To a task manager: abort the instances of these tasks (None: all). Answer: `TakenDown`."""
-
-    tasks: tuple[int, ...] | None
 
 
 class Inject(Message, frozen=True):
@@ -323,6 +291,9 @@ ToManager = (
     | Adopt
     | SetKeep
     | SendMarkers
+    | Grow
+    | JoinGrown
+    | Dismiss
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
@@ -353,6 +324,7 @@ ToHead = (
     | Holding
     | Adopted
     | OfMoves
+    | ChannelsJoined
 )
 """What a task manager says."""
 
