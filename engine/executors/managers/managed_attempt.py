@@ -6,7 +6,6 @@ instances run, and brings what these say.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core import job_events as je
@@ -35,7 +34,7 @@ from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progr
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
-from penstock.model.errors import WorkerLeftError, WorkerLostError
+from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
@@ -68,10 +67,10 @@ class ManagedAttempt(Attempt):
         self._changes = ManagerChanges(head, context)
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
-        self._moves = ManagedMoves(head, self._deployments, context, may_move=options.moves)
         rests = context.checkpoints is not None and options.host.keeps
         self._judgement = JobJudgement(plan.graph, options.bad_records, rests=rests)
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
+        self._moves = ManagedMoves(head, self._deployments, context, self._metrics.state_bytes)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
         self._committed_epoch = 0
@@ -219,7 +218,8 @@ class ManagedAttempt(Attempt):
         if self._last is not None:
             return self._last
         merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
-        return replace(merged, shedding=control.shedding_status(), scaling=control.scaling_status())
+        shedding, scaling, moves = control.shedding_status(), control.scaling_status(), self._moves.totals()
+        return replace(merged, shedding=shedding, scaling=scaling, moves=moves)
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -255,7 +255,13 @@ class ManagedAttempt(Attempt):
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
         self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
-        begin = partial(checkpoints.adopted, self, participants(graph))
+        self._moves.adopted(order.deployments, start.restored)
+
+        def begin(behind: AttemptStart, cuts: Sequence[CutTaken]) -> None:
+            for instance in (cut.instance for cut in cuts if cut.ended):
+                self._moves.ended(instance)
+            checkpoints.adopted(self, participants(graph), behind, cuts)
+
         self._deployments.adopt(order, start, checkpoints.repository, begin)
 
     def _take_news(self) -> None:
@@ -306,7 +312,8 @@ class ManagedAttempt(Attempt):
             case ms.FilesSeen():
                 self._files.hear(manager, message)
             case ms.Metrics():
-                self._metrics.add(manager, message.metrics)
+                rows = self._metrics.add(manager, message.metrics)
+                self._moves.rates.note(self._clock.monotonic_ns(), rows)
                 self._take_stretches(message.stretches)
             case ms.Status():
                 self._judgement.hear(manager, message, self._clock.monotonic_ns())
@@ -350,7 +357,7 @@ class ManagedAttempt(Attempt):
     def _see_off(self) -> None:
         """Let task managers come or go as it was asked for, those that host anything behind a checkpoint."""
         for manager in self._changes.turn(self._deployments.managers, self._clock.monotonic_ns()):
-            self._strikes.at(manager, WorkerLeftError(f"{place_phrase(manager)} leaves, as it was told to end"))
+            self._strikes.at(manager, self._changes.departure(manager))
 
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""

@@ -24,11 +24,14 @@ from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
 from penstock.engine.executors.managers.move_messages import (
     MarkersSent,
     OfMoves,
+    RoundOver,
     SendMarkers,
     StateGiven,
     StateInstalled,
+    ToMovers,
 )
 from penstock.engine.executors.managers.plan_messages import ChangePlan, WarmedUp
+from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
@@ -39,7 +42,7 @@ from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
 __all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
-__all__ += ["StuckInStep", "WarmedUp"]
+__all__ += ["Progress", "RegionProgress", "RoundOver", "StuckInStep", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -248,23 +251,6 @@ class Finished(Message, frozen=True):
     failure: Failure | None
 
 
-class RegionProgress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The least progress in event time, in microseconds, of some sources of a region in one of its attempts.
-
-    ``region`` is the number of its first task (`region_id`); the end of time: none of them holds others.
-    """
-
-    region: int
-    attempt: int
-    least_us: int
-
-
-class Progress(Message, frozen=True):
-    """The progress of sources in event time (down: of all others), of regions in which it has changed since."""
-
-    regions: tuple[RegionProgress, ...]
-
-
 class Metrics(Message, frozen=True):
     """The metrics of all here, once a second and before it goes; without checkpoints what sources read since then."""
 
@@ -322,7 +308,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
-    | SendMarkers
+    | ToMovers
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
