@@ -103,6 +103,9 @@ TRANSITIONS: Mapping[CheckpointState, Mapping[type[Event], frozenset[CheckpointS
 }
 """The states that may follow, by state and event; an event that is not listed is a bug of whoever sent it."""
 
+TRAVELLING = frozenset({_S.ALIGNING, _S.UPLOADING})
+"""Barriers are on their way, or what they cut is stored yet."""
+
 STAGES = {
     _S.ALIGNING: 0,
     _S.UPLOADING: 1,

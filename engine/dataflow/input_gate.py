@@ -115,6 +115,11 @@ class InputGate:
         """The merged watermark."""
         return self._merge.time_us
 
+    @property
+    def awaits_reroute(self) -> bool:
+        """Whether a channel has delivered the marker of a move, and is not read on until others have."""
+        return isinstance(self._awaited, Reroute)
+
     def has_input(self) -> bool:
         """Return whether `take` would find an element."""
         return self._overtaken or bool(self._released) or self._next_turn() is not None

@@ -74,7 +74,7 @@ class Instance:
         """The epoch of the last barrier that was passed, by this instance or before it began."""
         self._patient_since_ns: int | None = None
         self._handovers = Handovers(
-            task, index, self.nodes, nobody_moves if participation is None else participation.moves
+            task, index, clock, self.nodes, nobody_moves if participation is None else participation.moves
         )
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self.nodes]
@@ -211,10 +211,14 @@ class Instance:
             while self.gate.has_input():
                 taken = self.gate.take()
                 if taken is None:
+                    if self.gate.awaits_reroute:
+                        self._handovers.marked()
                     yield from self._cancel_given_up(self.gate)
                     continue
                 if isinstance(taken[1], Barrier | Reroute):
                     yield from self._cancel_given_up(self.gate)
+                if isinstance(taken[1], Reroute) and taken[1].concerns(self.index):
+                    self._handovers.marked()
                 yield from self._push(*taken)
                 if isinstance(taken[1], Batch | EndOfStream | Left):
                     return

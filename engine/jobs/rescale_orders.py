@@ -67,6 +67,8 @@ class RescaleOrders:
         self._asked = 0
         self._closed: PenstockError | None = OptionError(NO_CHECKPOINTS)
         self._wake: Callable[[], None] = _nobody
+        self.keep: Callable[[Mapping[str, int]], None] = _keep_nothing
+        """Takes the instances that an order has led to; in the thread of the job, once they run. To be set before."""
 
     def open(self, wake: Callable[[], None]) -> None:
         """Let orders come: there is somebody who carries them out, and whom ``wake`` lets look at once."""
@@ -98,10 +100,15 @@ class RescaleOrders:
                 raise OptionError("the job changes its parallelism already: ask again once that is done")
             self._asked += 1
             asked = AskedRescale(self._asked, dict(parallelism))
+            asked.answer.add_done_callback(lambda answer: self._done(asked))
             self._waiting = asked
             self._all.append(asked)
         self._wake()
         return asked
+
+    def _done(self, asked: AskedRescale) -> None:
+        if asked.answer.exception() is None:
+            self.keep(asked.parallelism)
 
     def take(self) -> AskedRescale | None:
         """Take the one that waits, None: there is none."""
@@ -129,6 +136,10 @@ class RescaleOrders:
 
 def _nobody() -> None:
     """Wake nobody."""
+
+
+def _keep_nothing(parallelism: Mapping[str, int]) -> None:
+    """Let it go: what comes behind this run begins as its program says."""
 
 
 def _record(asked: AskedRescale) -> RescaleRecord:

@@ -13,10 +13,10 @@ Pair = tuple[str, int, int]
 class MoveCoordinator:
     """Knows what the move under way waits for. `on` is the only way to change it."""
 
-    def __init__(self) -> None:
-        """No move is under way."""
+    def __init__(self, last: int = 0) -> None:
+        """No move is under way; the ``last`` one of before had this number."""
         self._log = EventLog("coordinator of moves")
-        self._number = 0
+        self._number = last
         self._reroute: Reroute | None = None
         self._tasks: frozenset[TaskId] = frozenset()
         self._sent = False

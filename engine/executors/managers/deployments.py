@@ -212,6 +212,12 @@ class Deployments:
         up = [deployment for deployment in self._up.values() if deployment.tasks == tasks]
         return {name: place for deployment in up for name, place in deployment.places.items()}
 
+    def at(self, task: TaskId) -> tuple[Places, dict[str, int]]:
+        """Return the places of all instances of a task's region, and of each task manager the number it knows it by."""
+        up = [deployment for deployment in self._up.values() if task in deployment.tasks]
+        numbers = {manager: item.number for item in reversed(up) for manager in item.managers}
+        return self.region(up[0].tasks), {manager: numbers[manager] for manager in _caller_last(numbers)}
+
     def grow(self, tasks: frozenset[TaskId], new: Collection[str], managers: Sequence[str]) -> Deployment:
         """Count new instances of a region as up, at task managers of these; return the deployment that brings them."""
         chosen, region = self._choose(tasks), self.region(tasks)

@@ -36,7 +36,7 @@ from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
 from penstock.engine.moves.live_changes import LiveChange
-from penstock.model.errors import WorkerLeftError, WorkerLostError
+from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
@@ -69,10 +69,10 @@ class ManagedAttempt(Attempt):
         self._changes = ManagerChanges(head, context)
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
-        self._moving = ManagedChanges(head, self._deployments, context, self._come_to, may_move=options.moves)
         rests = context.checkpoints is not None and options.host.keeps
         self._judgement = JobJudgement(plan.graph, options.bad_records, rests=rests)
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
+        self._moving = ManagedChanges(head, self._deployments, context, self._come_to, self._metrics.state_bytes)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
         self._committed_epoch = 0
@@ -218,7 +218,8 @@ class ManagedAttempt(Attempt):
         if self._last is not None:
             return self._last
         merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
-        return replace(merged, shedding=control.shedding_status(), scaling=control.scaling_status())
+        shedding, scaling, moves = control.shedding_status(), control.scaling_status(), self._moving.totals()
+        return replace(merged, shedding=shedding, scaling=scaling, moves=moves)
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -262,7 +263,7 @@ class ManagedAttempt(Attempt):
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
         self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
-        begin = partial(checkpoints.adopted, self, participants(graph))
+        begin = self._moving.adopting(order, start, partial(checkpoints.adopted, self, participants(graph)))
         self._deployments.adopt(order, start, checkpoints.repository, begin)
 
     def _take_news(self) -> None:
@@ -313,7 +314,7 @@ class ManagedAttempt(Attempt):
             case ms.FilesSeen():
                 self._files.hear(manager, message)
             case ms.Metrics():
-                self._metrics.add(manager, message.metrics)
+                self._moving.note_rows(self._metrics.add(manager, message.metrics))
                 self._take_stretches(message.stretches)
             case ms.Status():
                 self._judgement.hear(manager, message, self._clock.monotonic_ns())
@@ -359,7 +360,7 @@ class ManagedAttempt(Attempt):
     def _see_off(self) -> None:
         """Let task managers come or go as it was asked for, those that host anything behind a checkpoint."""
         for manager in self._changes.turn(self._deployments.managers, self._clock.monotonic_ns()):
-            self._strikes.at(manager, WorkerLeftError(f"{place_phrase(manager)} leaves, as it was told to end"))
+            self._strikes.at(manager, self._changes.departure(manager))
 
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""

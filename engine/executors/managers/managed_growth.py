@@ -74,7 +74,7 @@ class ManagedGrowth:
         """Begin a change; ``done`` hears of its end, unless the tasks begin anew. False: it cannot be while it runs."""
         if self._checkpoints is None or self._change is not None or not self._left.isdisjoint(change.new()):
             return False
-        if not self._moves.may_move or not self._passing().isdisjoint(self._moves.ended_instances - self._left):
+        if not self._passing().isdisjoint(self._moves.ended_instances - self._left):
             return False
         now_ns = self._clock.monotonic_ns()
         self._change = _Change(change, done, _Step.QUIET, now_ns, list(change.regions()))

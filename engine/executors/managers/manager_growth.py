@@ -47,10 +47,9 @@ class ManagerGrowth:
         beside = tuple(item for _, item in self._deployed if item.tasks == tasks)
         for item in beside:
             item.plan = replace(item.plan, graph=plan.graph)
-        self._moves.add(order.deployment, order.places, {item.name: item for item in hosted.members(tasks)}, links)
-        self._deployed.add(
-            order.deployment, DeployedPart(order.attempt, tasks, growth.part, plan, begun, beside=beside)
-        )
+        part = DeployedPart(order.attempt, tasks, growth.part, plan, begun, beside=beside)
+        self._deployed.add(order.deployment, part)
+        self._moves.add(order.deployment, part.moves, order.places, hosted.members(tasks), links)
         self._grown[order.deployment] = hosted, growth
 
     def join(self, deployment: int) -> None:

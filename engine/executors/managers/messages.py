@@ -26,11 +26,14 @@ from penstock.engine.executors.managers.growth_messages import ChannelsJoined, D
 from penstock.engine.executors.managers.move_messages import (
     MarkersSent,
     OfMoves,
+    RoundOver,
     SendMarkers,
     StateGiven,
     StateInstalled,
+    ToMovers,
 )
 from penstock.engine.executors.managers.plan_messages import ChangePlan, WarmedUp
+from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
@@ -40,18 +43,9 @@ from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
-__all__ += [
-    "Grow",
-    "Holding",
-    "JoinGrown",
-    "LookAtFiles",
-    "MarkersSent",
-    "OfMoves",
-    "OutOfStep",
-    "ReadHolding",
-    "Restore",
-]
-__all__ += ["SendMarkers", "SetKeep", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "WarmedUp"]
+__all__ += ["Grow", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves", "OutOfStep", "Progress"]
+__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "Start", "StateGiven"]
+__all__ += ["StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -216,23 +210,6 @@ class Finished(Message, frozen=True):
     failure: Failure | None
 
 
-class RegionProgress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The least progress in event time, in microseconds, of some sources of a region in one of its attempts.
-
-    ``region`` is the number of its first task (`region_id`); the end of time: none of them holds others.
-    """
-
-    region: int
-    attempt: int
-    least_us: int
-
-
-class Progress(Message, frozen=True):
-    """The progress of sources in event time (down: of all others), of regions in which it has changed since."""
-
-    regions: tuple[RegionProgress, ...]
-
-
 class Metrics(Message, frozen=True):
     """The metrics of all here, once a second and before it goes; without checkpoints what sources read since then."""
 
@@ -290,7 +267,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
-    | SendMarkers
+    | ToMovers
     | Grow
     | JoinGrown
     | Dismiss

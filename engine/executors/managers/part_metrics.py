@@ -24,9 +24,15 @@ class PartMetrics:
         """Let the attempt begin now."""
         self._started_ns = self._clock.monotonic_ns()
 
-    def add(self, manager: str, metrics: JobMetrics) -> None:
-        """Take in what a task manager says."""
+    def add(self, manager: str, metrics: JobMetrics) -> int:
+        """Take in what a task manager says; return the rows that all sources have read by then."""
         self._parts[manager] = metrics
+        return sum(part.source_rows for part in self._parts.values())
+
+    def state_bytes(self, manager: str | None, operators: Collection[str]) -> int:
+        """Return how much state some operators have at a task manager, as that said last."""
+        part = None if manager is None else self._parts.get(manager)
+        return 0 if part is None else sum(state.bytes for state in part.states if state.operator in operators)
 
     def keep(self, managers: Collection[str]) -> None:
         """Let go of what others than these have said."""

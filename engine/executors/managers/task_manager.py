@@ -117,8 +117,8 @@ class TaskManager:
             case ms.Leave():
                 self.close()
                 self.has_left = True
-            case ms.SendMarkers():
-                self._moves.send_markers(message)
+            case ms.SendMarkers() | ms.RoundOver():
+                self._moves.hear(message)
             case ms.EpochCommitted() | ms.SetKeep():
                 self._deployed.hear(message)
             case ms.ReadHolding():
@@ -276,9 +276,9 @@ class TaskManager:
         finally:
             if restored is not None:
                 restored.close()
-        here = {item.name: item for item in part.instances}
-        self._moves.add(order.deployment, order.places, here, channels)
-        self._deployed.add(order.deployment, DeployedPart(order.attempt, tasks, part, plan, begun_from))
+        deployed = DeployedPart(order.attempt, tasks, part, plan, begun_from)
+        self._moves.add(order.deployment, deployed.moves, order.places, part.instances, channels)
+        self._deployed.add(order.deployment, deployed)
 
     def _open(self, plan: JobPlan) -> HostedInstances:
         writer = None

@@ -1,6 +1,7 @@
 """What a task manager hosts is guarded between two decisions of the head's controllers."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 from penstock.engine.control.job_control import KeepOrder
@@ -26,6 +27,7 @@ class FullPart:
     now_ns: int = 0
     name: str = "rows"
     rates: list[KeepRates] = field(default_factory=list)
+    owners: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def instances(self) -> list[Any]:
@@ -51,7 +53,8 @@ class FullPart:
 
 def parts_of(part: FullPart) -> DeployedParts:
     parts = DeployedParts()
-    parts.add(1, DeployedPart(0, frozenset(), cast("Build", part), cast("Any", None), 0))
+    plan = cast("Any", SimpleNamespace(graph=None))
+    parts.add(1, DeployedPart(0, frozenset(), cast("Build", part), plan, 0))
     return parts
 
 
