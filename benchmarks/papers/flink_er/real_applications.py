@@ -9,6 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def of_campaign(row: dict[str, Any]) -> dict[str, Any]:
     return {"key": campaign, "bucket": bucket, "is_first": False, "sent_ms": sent_ms, "at": row["at"]}
 
 
-def _ms(at: Any) -> int:
+def _ms(at: datetime) -> int:
     return round(at.timestamp() * 1_000)
 
 

@@ -18,7 +18,8 @@ class RealCase:
     ``start``: more options of `start`; ``has_checkpoints``: they lie in its folder. ``first``: by topic the messages
     that it has before the first phase, which the job takes first. ``catch_up_s``: how long the job may go on after the
     last phase until nothing waits. ``restarts``: what a scaler recommends is done by savepoint, stop and start.
-    ``is_watched``: it has an action log where nobody controls it, too.
+    ``is_watched``: it has an action log where nobody controls it, too. ``capacity``: rows/s that it can take, as it is
+    known; 0: it is measured.
     """
 
     name: str
@@ -40,6 +41,7 @@ class RealCase:
     catch_up_s: float = 0.0
     restarts: bool = False
     is_watched: bool = False
+    capacity: float = 0.0
 
     def rate_of(self, topic: str) -> float:
         """Return how many times the rate a topic has."""

@@ -60,18 +60,29 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
         os.sched_setaffinity(0, cores.others)
         stack.callback(os.sched_setaffinity, 0, before)
         broker = stack.enter_context(LocalBroker(temporary, large=True))
-        tell(f"{folder.name}: measures what the job can take")
-        alone = _capacity(case, broker.bootstrap, folder, cores, "alone")
-        beside = alone.rows_per_s * _mean_load(case)
-        filled = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
-        tell(f"{folder.name}: {filled.rows_per_s:.0f} rows/s of each topic fill its core")
-        seen = _offered(case, broker, folder, cores, filled.rows_per_s)
-        after = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
-        seen |= {"capacity_after": after.rows_per_s, "calibrated": [filled.last, after.last]}
+        if case.capacity:
+            seen = _offered(case, broker, folder, cores, case.capacity)
+            seen |= {"capacity_after": case.capacity}
+        else:
+            seen = _measured(case, broker, folder, cores, tell)
     written = finished.with_suffix(".part")
     written.write_text(json.dumps(seen), encoding="utf-8")
     written.replace(finished)
     return finished
+
+
+def _measured(
+    case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShares, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return what was seen of a run whose capacity is measured before and after it."""
+    tell(f"{folder.name}: measures what the job can take")
+    alone = _capacity(case, broker.bootstrap, folder, cores, "alone")
+    beside = alone.rows_per_s * _mean_load(case)
+    filled = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
+    tell(f"{folder.name}: {filled.rows_per_s:.0f} rows/s of each topic fill its core")
+    seen = _offered(case, broker, folder, cores, filled.rows_per_s)
+    after = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
+    return seen | {"capacity_after": after.rows_per_s, "calibrated": [filled.last, after.last]}
 
 
 def _mean_load(case: RealCase) -> float:

@@ -43,6 +43,7 @@ from penstock.benchmarks.papers.flink_er.real_figures import (
 )
 from penstock.benchmarks.papers.flink_er.real_rows import rows
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
+from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase, rows_due
@@ -209,21 +210,26 @@ def test_charts_show_every_case(tmp_path: Path) -> None:
     assert np.mean(made["real_rate"].lines[0].y) == pytest.approx(100.0, rel=0.02)
 
 
+def smoke() -> RealCase:
+    ((made, _),) = cases(Scale.SMOKE, 1)
+    return made
+
+
 @pytest.mark.slow
 def test_a_small_run_is_rescaled_and_counts_each_row_once(tmp_path: Path) -> None:
-    small = replace(case(Scale.SMOKE, "yahoo"), loads=((1.6, 16.0),))
+    small = replace(smoke(), loads=((1.4, 38.0),))
     run = SeenRun(run_case(small, tmp_path / "yahoo-1").parent)
     found = written(run)
     seen = acted(run)
     assert seen.is_named and any(result["outcome"] == "applied" for result in seen.results)
     assert moved_pauses_s(found) and still_s(run, found) > 0.0
     assert len(run.exact) > CAMPAIGNS and wrong_counts(run, found) == 0
-    assert max(sample["instances"][task] for sample in run.samples for task in sample["instances"]) == 2
+    assert max(sample["instances"][task] for sample in run.samples for task in sample["instances"]) >= 2
 
 
 @pytest.mark.slow
 def test_the_rival_stops_and_starts_again_from_a_savepoint(tmp_path: Path) -> None:
-    small = restarted(replace(case(Scale.SMOKE, "yahoo"), loads=((1.6, 14.0),)))
+    small = restarted(replace(smoke(), loads=((1.4, 38.0),)))
     run = SeenRun(run_case(small, tmp_path / "yahoo-restart-1").parent)
     found = written(run)
     assert moved_pauses_s(found) and wrong_counts(run, found) == 0
