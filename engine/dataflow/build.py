@@ -10,6 +10,7 @@ from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.wiring import Pair
 from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
@@ -110,6 +111,14 @@ class Build:
         branches = {branch_name(edge): rate for edge, rate in rates.branches.items()}
         for head in self.heads():
             head.set_keep(rates.sources.get(head.name, 1.0), branches)
+
+    def set_memory(self, budgets: Mapping[str, int | None]) -> None:
+        """Let operators whose state lies by keys, by name, have these budgets in each of their instances."""
+        for operator, stores in self.stores.items():
+            name = self.graph.node(operator).name
+            for store in stores if name in budgets else ():
+                if isinstance(store, BucketStores):
+                    store.approach_budget(budgets[name])
 
     def set_sic(self, terms: SicTerms) -> None:
         """Let sources know what their records stand for, and sinks how accurate their queries are."""

@@ -89,6 +89,7 @@ class EmbeddedAttempt:
         self._plan, self._options, self._clock, self._control = plan, options, context.clock, control
         self._checkpoints = checkpoints = context.checkpoints
         self._shed, self._take_stretches = context.shed, context.take_stretches
+        self._memory, self._told_memory = context.memory, context.memory.wanted
         self._log_ns = 0
         self._bad_records = options.bad_records or BadRecords()
         self.at_end = False
@@ -110,6 +111,7 @@ class EmbeddedAttempt:
             context.cut_writer,
             context.scratch,
             thread_cpu_ns=None if control is None else control.thread_cpu_ns,
+            budgets=lambda: context.memory.wanted,
         )
         self._hosted = HostedInstances(plan, host, around)
         self.worker: Worker = self._hosted.worker
@@ -248,6 +250,9 @@ class EmbeddedAttempt:
             rates = None if self._control is None else self._control.look(self.build)
             if rates is not None:
                 self.set_keep(rates)
+            if self._memory.wanted is not self._told_memory:
+                self._told_memory = self._memory.wanted
+                self.build.set_memory(self._told_memory)
             if self._checkpoints is None and self._shed.rates is not None:
                 self._log_kept(self._clock.monotonic_ns())
             failure = self._hosted.dead_letters.failure or self._verdict() or self._undelivered()

@@ -3,7 +3,7 @@
 `EmbeddedAttempt` hosts all of a job, a task manager those that the head gives to it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -69,7 +69,8 @@ class Surroundings:
     operator, ``begun`` returns the last checkpoint that was begun. Without ``report``, which takes what instances of an
     attempt say of barriers, there are no checkpoints; ``cut_writer`` uploads what they contribute. Without ``scratch``
     they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine, and
-    what lies by keys is in pages, as it is with ``paging``. ``moves`` takes what instances say of moves.
+    what lies by keys is in pages, as it is with ``paging``. ``budgets`` returns the
+    memory of operators that differs from that of the plan. ``moves`` takes what instances say of moves.
     ``thread_cpu_ns`` returns the time that the calling thread has used on a core; None: that is not measured.
     """
 
@@ -84,6 +85,7 @@ class Surroundings:
     thread_cpu_ns: Callable[[], int] | None = None
     moves: TellMove = nobody_moves
     paging: Paging | None = None
+    budgets: Callable[[], Mapping[str, int | None]] = dict
 
 
 class HostedInstances:
@@ -116,8 +118,7 @@ class HostedInstances:
                 self.dead_letters,
                 wake=around.wake,
                 async_calls=options.async_calls,
-                paging=around.paging
-                or (None if around.state else _paging(plan.loop, scratch, paged=around.report is not None)),
+                paging=around.paging or (None if around.state else _paging(plan.loop, scratch, around)),
                 report=None if around.report is None else partial(_report, around.report, self.cuts),
                 moves=around.moves,
                 keeps=options.keeps,
@@ -254,10 +255,11 @@ def _state_in_memory(most_bytes: int | None, operator: str, instance: int, image
     return MemoryStore(operator, most_bytes, image)
 
 
-def _paging(options: LoopOptions, scratch: Scratch | None, *, paged: bool) -> Paging | None:
+def _paging(options: LoopOptions, scratch: Scratch | None, around: Surroundings) -> Paging | None:
     """Page the state of jobs that bound it or take checkpoints; without either it stays in memory as it is."""
-    if options.state_bytes is None and not paged:
+    if options.state_bytes is None and around.report is None:
         return None
     assert scratch is not None
     scratch.claim()
-    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), scratch.path / "state")
+    directory = scratch.path / "state"
+    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), directory, budgets=around.budgets)

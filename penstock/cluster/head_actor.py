@@ -27,6 +27,7 @@ from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
 from penstock.engine.plan.recut import instances_by_name, recut
 from penstock.engine.restore.restorer import resize_sinks
@@ -138,6 +139,18 @@ class HeadActor:
     def moves(self) -> tuple[MoveRecord, ...] | Failure:
         """Return what became of the last moves."""
         return _answered(lambda: self._job.running().moves.records())
+
+    def memory(self) -> MemorySummary | Failure:
+        """Return the memory of the job's operators."""
+        return _answered(lambda: self._job.running().memory())
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Let operators have these budgets, and return all."""
+        return _answered(lambda: self._job.running().change_memory(budgets))
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Return what other budgets would lead to."""
+        return _answered(lambda: self._job.running().preview_memory(budgets))
 
     def task_managers(self) -> TaskManagers | Failure:
         """Return the job's task managers."""

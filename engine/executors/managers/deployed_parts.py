@@ -1,6 +1,6 @@
 """The parts of deployments that one task manager has built, and what a head must know that follows a lost one."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from penstock.engine.executors.managers.adoption_messages import (
 )
 from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.host_probe import Probe
+from penstock.engine.executors.managers.plan_messages import SetMemory
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
@@ -75,6 +76,8 @@ class DeployedParts:
         self._renumbered: dict[str, int] = {}
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
+        self.budgets: Mapping[str, int | None] = {}
+        """The memory of operators that differs from that of the plan, by name."""
         self._guard = LocalGuard()
         self.sic = LocalSic((lambda: 0) if probe is None else probe.thread_cpu_ns)
         """What sheds by SIC here."""
@@ -96,8 +99,13 @@ class DeployedParts:
             part.part.set_keep(self._guard.rates)
         self.sic.begin(part.part)
 
-    def hear(self, order: EpochCommitted | SetKeep) -> None:
-        """Let go of what is committed, or shed from the next read on."""
+    def hear(self, order: EpochCommitted | SetKeep | SetMemory) -> None:
+        """Let go of what is committed, shed from the next read on, or have other memory."""
+        if isinstance(order, SetMemory):
+            self.budgets = order.budgets
+            for part in self._parts.values():
+                part.part.set_memory(order.budgets)
+            return
         if isinstance(order, EpochCommitted):
             self.committed(order.epoch)
             return

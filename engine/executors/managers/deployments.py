@@ -1,10 +1,9 @@
 """The deployments of a job: regions on their task managers, which build them, close them and let them go."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.engine.control.job_control import KeepOrder
-from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.dataflow.worker import Outcome
@@ -16,7 +15,8 @@ from penstock.engine.executors.managers.places import CALLER, Places, at_caller,
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool_news import News, Said
 from penstock.engine.jobs.adoption import Adopt
-from penstock.engine.jobs.job_rates import JobRates, check_rates
+from penstock.engine.jobs.attempt import AttemptContext
+from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.plan.regions import regions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
@@ -61,10 +61,12 @@ class Deployments:
     """The deployments that are up; each order waits until all that must have answered."""
 
     def __init__(
-        self, graph: ExecutionGraph, head: Head, clock: Clock, take: Callable[[News], None], shed: JobRates
+        self, graph: ExecutionGraph, head: Head, context: AttemptContext, take: Callable[[News], None]
     ) -> None:
         """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
-        self.graph, self._head, self._clock, self._take, self._shed = graph, head, clock, take, shed
+        self.graph, self._head, self._clock, self._take = graph, head, context.clock, take
+        self._shed, self._memory = context.shed, context.memory
+        self._told_memory: Mapping[str, int | None] = {}
         self._up: dict[int, Deployment] = {}
         # Of regions that were taken down, the names of their instances.
         self._names: dict[frozenset[TaskId], set[str]] = {}
@@ -130,6 +132,9 @@ class Deployments:
         self._await((deployment.number, manager) for deployment in new for manager in deployment.managers)
         self._coming = {deployment.number: deployment for deployment in new}
         try:
+            self._told_memory = self._memory.wanted
+            if self._told_memory:
+                self._send_memory([*self._up.values(), *new])
             self._order(new, start, restore)
             self._collect_answers()
         except BaseException:
@@ -192,6 +197,17 @@ class Deployments:
         self._shed.rates, order = rates, ms.SetKeep.of(rates, decision)
         up = self._up.values() if deployed is None else deployed
         for manager in sorted({manager for deployment in up for manager in deployment.managers}):
+            self._head.send(manager, order)
+
+    def tell_memory(self) -> None:
+        """Let task managers know of the budgets of operators, if these have changed."""
+        if self._told_memory is not self._memory.wanted:
+            self._told_memory = self._memory.wanted
+            self._send_memory(self._up.values())
+
+    def _send_memory(self, deployed: Iterable[Deployment]) -> None:
+        order = ms.SetMemory(dict(self._told_memory))
+        for manager in sorted({manager for deployment in deployed for manager in deployment.managers}):
             self._head.send(manager, order)
 
     def committed(self, epoch: int) -> None:

@@ -61,9 +61,8 @@ class ManagedAttempt(Attempt):
         self._plan, self._head, self._options = plan, head, options
         head.come_to(plan)
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
-        self._take_stretches = context.take_stretches
-        self.drained, self.at_end = True, False
-        self._deployments = Deployments(plan.graph, head, context.clock, self._take, context.shed)
+        self._take_stretches, self.drained, self.at_end = context.take_stretches, True, False
+        self._deployments = Deployments(plan.graph, head, context, self._take)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
         self._changes = ManagerChanges(head, context)
@@ -103,6 +102,7 @@ class ManagedAttempt(Attempt):
             self._take_news()
             self._ask_for_status()
             self._tick()
+            self._deployments.tell_memory()
             failure = self._judgement.failure(self._clock.monotonic_ns())
             if failure is not None:
                 return Struck(failure, None)

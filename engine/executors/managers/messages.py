@@ -32,7 +32,7 @@ from penstock.engine.executors.managers.move_messages import (
     StateInstalled,
     ToMovers,
 )
-from penstock.engine.executors.managers.plan_messages import ChangePlan, WarmedUp
+from penstock.engine.executors.managers.plan_messages import ChangePlan, SetMemory, WarmedUp
 from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
@@ -44,8 +44,8 @@ from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
 __all__ += ["Grow", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves", "OutOfStep", "Progress"]
-__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "Start", "StateGiven"]
-__all__ += ["StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
+__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "Start"]
+__all__ += ["StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -267,6 +267,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
+    | SetMemory
     | ToMovers
     | Grow
     | JoinGrown

@@ -5,6 +5,7 @@ carries messages: `service` in a process of its own, the head's attempt in the p
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from penstock.engine.checkpoint.writer import CutWriter
@@ -119,7 +120,7 @@ class TaskManager:
                 self.has_left = True
             case ms.SendMarkers() | ms.RoundOver():
                 self._moves.hear(message)
-            case ms.EpochCommitted() | ms.SetKeep():
+            case ms.EpochCommitted() | ms.SetKeep() | ms.SetMemory():
                 self._deployed.hear(message)
             case ms.ReadHolding():
                 self.lose_head()
@@ -281,12 +282,12 @@ class TaskManager:
         self._deployed.add(order.deployment, deployed)
 
     def _open(self, plan: JobPlan) -> HostedInstances:
-        writer = None
-        if self._uploads is not None:
-            writer = CutWriter(self._uploads.repository, self._scratch.path / "uploads")
-        report = None if self._uploads is None else self._report
+        uploads, folder = self._uploads, self._scratch.path / "uploads"
+        writer = None if uploads is None else CutWriter(uploads.repository, folder)
+        report = None if uploads is None else self._report
         met, moves = self._meet_bad_record, self._moves.report
         around = surroundings(self._shell, self.wake_instance, met, lambda: self._begun, report, writer, moves)
+        around = replace(around, budgets=lambda: self._deployed.budgets)
         return HostedInstances(plan, self._setup.options, around)
 
     def _restored(self, restore: ms.Restore | None, plan: JobPlan) -> RestoredState | None:

@@ -12,6 +12,7 @@ from penstock.engine.executors.managers.deployed_parts import DeployedPart, Depl
 from penstock.model.keep_rates import KeepRates
 from penstock.shedding.keep_settings import ShedderQueries
 
+PLAN = cast("Any", SimpleNamespace(graph=None))
 SHEDDERS = ShedderQueries({"rows": ("q",)}, {}, {}, {"rows": 0.25}, {})
 
 
@@ -53,8 +54,7 @@ class FullPart:
 
 def parts_of(part: FullPart) -> DeployedParts:
     parts = DeployedParts()
-    plan = cast("Any", SimpleNamespace(graph=None))
-    parts.add(1, DeployedPart(0, frozenset(), cast("Build", part), plan, 0))
+    parts.add(1, DeployedPart(0, frozenset(), cast("Build", part), PLAN, 0))
     return parts
 
 
@@ -107,5 +107,5 @@ def test_a_part_that_comes_later_sheds_as_the_others_do() -> None:
     order = KeepOrder(KeepRates(), frozenset(), SHEDDERS)
     parts.hear(SetKeep.of(order.rates, order))
     looked_at(parts, part, 30)
-    parts.add(2, DeployedPart(0, frozenset(), cast("Build", later), cast("Any", None), 0))
+    parts.add(2, DeployedPart(0, frozenset(), cast("Build", later), PLAN, 0))
     assert later.rates == [KeepRates({"rows": 0.25})]
