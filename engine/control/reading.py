@@ -152,9 +152,24 @@ class ReadingMerger:
         for known, reading in self._merged:
             if known.keys() == parts.keys() and all(known[place] is part for place, part in parts.items()):
                 return replace(reading, time_ns=time_ns, process_cpu_ns=process_cpu_ns or {})
-        reading = self._read(time_ns, parts, process_cpu_ns or {})
+        mine = {place: self._of_plan(part) for place, part in parts.items()}
+        reading = self._read(time_ns, mine, process_cpu_ns or {})
         self._merged.append((dict(parts), reading))
         return reading
+
+    def _of_plan(self, part: PartReading) -> PartReading:
+        """Return a part without instances that the plan does not have: they have left, and others went on."""
+        graph, row = self._layout.graph, self._layout.row
+        counts = np.array([task.parallelism for task in graph.tasks], np.int64)
+        producers = counts[np.array([row[edge.producer] for edge in self._edges], np.int64)]
+        consumers = counts[np.array([row[edge.consumer] for edge in self._edges], np.int64)]
+        return replace(
+            part,
+            instances=_below(part.instances, "task", counts),
+            sent=_below(part.sent, "edge", producers),
+            received=_below(part.received, "edge", consumers),
+            partitions=_below(part.partitions, "task", counts),
+        )
 
     def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
         layout, edges, graph = self._layout, self._edges, self._layout.graph
@@ -197,6 +212,12 @@ class ReadingMerger:
             _logs(figure, parts),
             process_cpu_ns,
         )
+
+
+def _below(table: pa.Table, kind: str, counts: Numbers) -> pa.Table:
+    """Return the rows of instances whose numbers are below the count of their kind."""
+    kept = integers(table, "number") < counts[integers(table, kind)]
+    return table if kept.all() else table.filter(pa.array(kept))
 
 
 class _Scattered:

@@ -18,7 +18,15 @@ from penstock.engine.dataflow.checkpoint_port import Contribution, participants
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
 from penstock.engine.executors.hosted_instances import HostedInstances, HostOptions, Surroundings
-from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
+from penstock.engine.jobs.attempt import (
+    LONGEST_WAIT_S,
+    AttemptContext,
+    JobPlan,
+    LiveDone,
+    Progress,
+    Struck,
+    struck_by_commit,
+)
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
@@ -26,6 +34,7 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import is_exhausted, is_unanswered, read_outstanding
 from penstock.engine.jobs.rows_decided import read_decided
 from penstock.engine.jobs.stop_patience import StopPatience
+from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.operators.sink import LOOK_NS
 from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.dead_letters import LetterTarget
@@ -202,6 +211,10 @@ class EmbeddedAttempt:
         check_rates(self._plan.graph, rates)
         self._shed.rates = rates
         self.build.set_keep(rates)
+
+    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+        """Return that it cannot: instances here come and go with a new attempt alone."""
+        return False
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""

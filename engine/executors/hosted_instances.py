@@ -15,9 +15,11 @@ from penstock.engine.connectors.letter_routes import LetterRoutes
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.checkpoint_port import InstanceReport, Report
 from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.growth import Growth, Standing, grow
 from penstock.engine.dataflow.handovers import TellMove, nobody_moves
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import (
@@ -149,6 +151,29 @@ class HostedInstances:
         self.build.replace(part)
         self.instances.add(part.instances)
         return part
+
+    def grow(
+        self,
+        plan: JobPlan,
+        start: AttemptStart,
+        tasks: Collection[TaskId],
+        standing: Standing,
+        channel: MakeChannel,
+        hosts: Hosts,
+    ) -> Growth:
+        """Build the instances that some tasks have in a plan beside those that run; they do not run yet.
+
+        Raises:
+            PlanError: an operator does not fit its inputs.
+        """
+        services = replace(self._services, channel=channel, hosts=hosts)
+        growth = grow(self.build, plan.graph, plan.loop, services, start, tasks, standing)
+        self.instances.add(growth.part.instances)
+        return growth
+
+    def join(self, growth: Growth) -> None:
+        """Let producers that are here send to new instances, too."""
+        self.worker.rewire(growth.join())
 
     def begin(self, part: Build, attempt: int) -> None:
         """Let instances that were built run from the next step on."""

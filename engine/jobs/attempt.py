@@ -24,7 +24,8 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import RunningMemory
-from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.moves.live_changes import LiveChange
+from penstock.engine.moves.move_orders import MoveOrders, MoveSummary
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.model.config import LoopOptions
@@ -96,6 +97,14 @@ class Struck:
     tasks: frozenset[TaskId] | None
 
 
+@dataclass(frozen=True, slots=True)
+class LiveDone:
+    """A change of parallelism that a running attempt has come to: the moves it took, and how long all of it did."""
+
+    moves: tuple[MoveSummary, ...]
+    took_ms: float
+
+
 def struck_by_commit(checkpoints: CheckpointSession, graph: ExecutionGraph) -> Struck | None:
     """Return what a sink that could not commit has struck, once; None: none has failed since this was asked last."""
     failure = checkpoints.take_failure()
@@ -151,6 +160,13 @@ class Attempt(CheckpointPort, Protocol):
 
         Raises:
             BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
+        """
+
+    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+        """Begin to come to another plan while all runs; False: it cannot, and all must begin anew.
+
+        By the thread that runs the attempt, which ``done`` is called by at the end. Tasks that are taken down before it
+        begin anew by the plan that it leads to, and ``done`` is not called.
         """
 
     def metrics(self) -> JobMetrics:

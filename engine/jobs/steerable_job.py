@@ -25,6 +25,10 @@ class SteerableJob(ABC):
         """Return a snapshot of its metrics."""
 
     @abstractmethod
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance; {}: all are in this process."""
+
+    @abstractmethod
     def _wake(self) -> None:
         """Let it look at what was changed."""
 
@@ -107,4 +111,5 @@ class SteerableJob(ABC):
         self.rescales.check()
         metrics = self.metrics()
         last = None if metrics.checkpoints is None else metrics.checkpoints.last_duration_ns
-        return preview(self._plan, parallelism, metrics.state_bytes, None if last is None else last / 1e6)
+        last_ms, on_managers = None if last is None else last / 1e6, bool(self.places())
+        return preview(self._plan, parallelism, metrics.state_bytes, last_ms, on_managers=on_managers)

@@ -20,6 +20,7 @@ from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits
 from penstock.model.errors import InUseError, RetryableError, UserError, WorkerLostError
 
@@ -118,6 +119,19 @@ class Head:
         """Return what other numbers of instances would change; raises as `Handle.rescale` and `report`."""
         found: RescalePreview = _raised(self._call("preview_rescale", dict(parallelism), timeout_s=CALL_S))
         return found
+
+    def move(self, instance: str, task_manager: str) -> int:
+        """Let what an instance has by keys go to a task manager, and return the move's number; raises as `report`.
+
+        It raises an OptionError, too, if nothing moves in the job.
+        """
+        number: int = _raised(self._call("move", instance, task_manager, timeout_s=CALL_S))
+        return number
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        """Return what became of the last moves that this head was asked for; raises as `report`."""
+        records: tuple[MoveRecord, ...] = _raised(self._call("moves", timeout_s=CALL_S))
+        return records
 
     def task_managers(self) -> TaskManagers:
         """Return the job's task managers; raises as `report`, and an OptionError if it has none."""

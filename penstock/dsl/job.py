@@ -208,8 +208,8 @@ class Handle:
     def rescale(self, operator: str, parallelism: int) -> RescaleSummary:
         """Let an operator have so many instances, and return once these run.
 
-        The job runs on until a checkpoint is committed, goes on from it with all its state dealt out anew, and stands
-        still meanwhile (docs/how-to/more-than-one-core.md).
+        On task managers instances of what has state come and go while all of it runs. Else the job goes on from a
+        checkpoint with all its state dealt out anew, and stands still meanwhile (docs/how-to/more-than-one-core.md).
 
         Raises:
             OptionError: there is no such operator, or it cannot have so many, or the job takes no checkpoints.

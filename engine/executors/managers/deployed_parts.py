@@ -1,7 +1,7 @@
 """The parts of deployments that one task manager has built, and what a head must know that follows a lost one."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
@@ -15,6 +15,7 @@ from penstock.engine.executors.managers.adoption_messages import (
     KeptCut,
     SetKeep,
 )
+from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.executors.managers.plan_messages import SetMemory
 from penstock.engine.jobs.attempt import JobPlan
@@ -27,7 +28,8 @@ from penstock.shedding.kept_log import Stretch
 class DeployedPart:
     """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
 
-    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it.
+    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it. ``beside`` are
+    parts of the same region that were there when it came: these send by its links.
     """
 
     attempt: int
@@ -39,6 +41,18 @@ class DeployedPart:
     stands_still: bool = False
     ended: bool = False
     fault: str | None = None
+    beside: tuple["DeployedPart", ...] = ()
+    moves: HeldMoves = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing has moved yet."""
+        self.moves = HeldMoves(self.plan.graph, self.part.owners)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing will be sent by its links."""
+        members = (self, *self.beside)
+        return all(instance.done for member in members for instance in member.part.instances)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -47,8 +61,9 @@ class DeployedPart:
 
     def held(self, number: int) -> HeldDeployment:
         """Return it as a head is told, under its number."""
-        fault = self.fault if self.runs else "its instances were built and do not run"
-        return HeldDeployment(number, self.attempt, tuple(sorted(self.tasks)), self.names, self.begun_from, fault)
+        fault = self.fault or self.moves.fault if self.runs else "its instances were built and do not run"
+        tasks, moves = tuple(sorted(self.tasks)), self.moves
+        return HeldDeployment(number, self.attempt, tasks, self.names, self.begun_from, fault, moves.last, moves.said())
 
 
 class DeployedParts:

@@ -39,7 +39,8 @@ class Deployment:
     """A region on its task managers.
 
     ``ended`` are those that have seen all of their part end. ``lost_link`` is why a link between two of them broke, and
-    until when it is awaited whether one of its ends is lost, too.
+    until when it is awaited whether one of its ends is lost, too. At those that are ``joined`` nothing but channels of
+    it may be; instances that have ``left`` host nothing any more.
     """
 
     number: int
@@ -47,11 +48,13 @@ class Deployment:
     places: Places
     ended: set[str] = field(default_factory=set)
     lost_link: tuple[int, str] | None = None
+    joined: frozenset[str] = frozenset()
+    left: set[str] = field(default_factory=set)
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """Where instances are, the process of the caller last: it does at once what it is told."""
-        return tuple(_caller_last(set(self.places.values())))
+        """Where instances are, or channels, the process of the caller last: it does at once what it is told."""
+        return tuple(_caller_last(self.joined.union(self.places.values())))
 
 
 class Deployments:
@@ -61,10 +64,12 @@ class Deployments:
         self, graph: ExecutionGraph, head: Head, context: AttemptContext, take: Callable[[News], None]
     ) -> None:
         """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
-        self._graph, self._head, self._clock, self._take = graph, head, context.clock, take
+        self.graph, self._head, self._clock, self._take = graph, head, context.clock, take
         self._shed, self._memory = context.shed, context.memory
         self._told_memory: Mapping[str, int | None] = {}
         self._up: dict[int, Deployment] = {}
+        # Of regions that were taken down, the names of their instances.
+        self._names: dict[frozenset[TaskId], set[str]] = {}
         # Those that are being built.
         self._coming: dict[int, Deployment] = {}
         # Of which deployment (0: of all) who is to answer yet.
@@ -120,8 +125,8 @@ class Deployments:
         """
         chosen = self._choose(tasks)
         new = [
-            Deployment(self._head.next_deployment(), region, deal_out(self._graph, region, managers, chosen))
-            for region in regions(self._graph)
+            Deployment(self._head.next_deployment(), region, deal_out(self.graph, region, managers, chosen))
+            for region in regions(self.graph)
             if region <= tasks
         ]
         self._await((deployment.number, manager) for deployment in new for manager in deployment.managers)
@@ -188,7 +193,7 @@ class Deployments:
         Raises:
             BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
         """
-        check_rates(self._graph, rates)
+        check_rates(self.graph, rates)
         self._shed.rates, order = rates, ms.SetKeep.of(rates, decision)
         up = self._up.values() if deployed is None else deployed
         for manager in sorted({manager for deployment in up for manager in deployment.managers}):
@@ -207,12 +212,39 @@ class Deployments:
 
     def committed(self, epoch: int) -> None:
         """Let task managers know that all sinks have committed an epoch."""
-        for manager in sorted(self.managers):
-            self._head.send(manager, ms.EpochCommitted(epoch))
+        self._head.send_to(self.managers, ms.EpochCommitted(epoch))
 
     def places(self) -> Places:
         """Return the places of all instances that are up."""
-        return {name: place for deployment in self._up.values() for name, place in deployment.places.items()}
+        return {
+            name: place
+            for deployment in self._up.values()
+            for name, place in deployment.places.items()
+            if name not in deployment.left
+        }
+
+    def region(self, tasks: frozenset[TaskId]) -> Places:
+        """Return the places of all instances that are up of a region."""
+        up = [deployment for deployment in self._up.values() if deployment.tasks == tasks]
+        return {name: place for deployment in up for name, place in deployment.places.items()}
+
+    def at(self, task: TaskId) -> tuple[Places, dict[str, int]]:
+        """Return the places of all instances of a task's region, and of each task manager the number it knows it by."""
+        up = [deployment for deployment in self._up.values() if task in deployment.tasks]
+        numbers = {manager: item.number for item in reversed(up) for manager in item.managers}
+        return self.region(up[0].tasks), {manager: numbers[manager] for manager in _caller_last(numbers)}
+
+    def grow(self, tasks: frozenset[TaskId], new: Collection[str], managers: Sequence[str]) -> Deployment:
+        """Count new instances of a region as up, at task managers of these; return the deployment that brings them."""
+        chosen, region = self._choose(tasks), self.region(tasks)
+        places = {name: place for name, place in deal_out(self.graph, tasks, managers, chosen).items() if name in new}
+        deployment = Deployment(self._head.next_deployment(), tasks, places, joined=frozenset(region.values()))
+        self._up[deployment.number] = deployment
+        return deployment
+
+    def sinks(self) -> bytes:
+        """Return the sinks as they are now, packed."""
+        return pack_sinks(self.graph)
 
     def start(self, new: Iterable[Deployment]) -> None:
         """Let the instances of deployments run, at the keep rates that were set last."""
@@ -228,7 +260,15 @@ class Deployments:
         down = [deployment for deployment in self._up.values() if tasks is None or deployment.tasks <= tasks]
         for deployment in down:
             del self._up[deployment.number]
+            self._names.setdefault(deployment.tasks, set()).update(deployment.places)
         return down
+
+    def no_more(self, tasks: frozenset[TaskId]) -> frozenset[str]:
+        """Return the instances of some tasks that were taken down and do not come back, as the plan has fewer; once."""
+        regions = [region for region in self._names if region <= tasks]
+        before = {name for region in regions for name in self._names.pop(region)}
+        now = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
+        return frozenset(before - now)
 
     def release(self, tasks: frozenset[TaskId] | None, down: Iterable[Deployment]) -> Sequence[str]:
         """Let task managers abort the instances of some tasks (None: all); return what went wrong with that.
@@ -303,7 +343,7 @@ class Deployments:
 
     def _choose(self, tasks: frozenset[TaskId]) -> Places:
         """Return the places of instances of some tasks that are not free, or that were chosen by what was measured."""
-        fixed = {**at_caller(self._graph, tasks), **self._head.at_ranks(tasks)}
+        fixed = {**at_caller(self.graph, tasks), **self._head.at_ranks(tasks)}
         job = self._head.places({**self.places(), **fixed})
         return {**fixed, **self._head.control.place(job, self._clock.monotonic_ns())}
 
@@ -313,7 +353,7 @@ class Deployments:
 
     def _order(self, new: Sequence[Deployment], start: AttemptStart, restore: ms.Restore | None) -> None:
         """Let task managers build their parts, the caller's process last: it then waits for the others."""
-        sinks = pack_sinks(self._graph)
+        sinks = pack_sinks(self.graph)
         late = []
         for deployment in new:
             order = ms.Deploy(

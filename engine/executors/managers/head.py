@@ -278,6 +278,16 @@ class Head(AbstractContextManager["Head"]):
         else:
             self.pool.send(name, message)
 
+    def send_to(self, names: Collection[str], message: ms.ToManager) -> None:
+        """Say something to several task managers, to the one in this process last: it does at once what it is told."""
+        for name in sorted(names, key=lambda name: (name == CALLER, name)):
+            self.send(name, message)
+
+    def send_each(self, messages: Mapping[str, ms.ToManager]) -> None:
+        """Say something else to each of some task managers."""
+        for name, message in messages.items():
+            self.send(name, message)
+
     def news(self) -> Iterator[News]:
         """Yield what task managers have said, and which are lost."""
         # Where one gives up as another could not do its part, the other's reason comes first.

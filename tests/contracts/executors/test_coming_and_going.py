@@ -32,6 +32,7 @@ def test_one_comes_and_another_goes(tmp_path: Path) -> None:
     until(lambda: len(task_managers()) == 1 and set(steered.places().values()) == {"tm-1"}, handle)
     read(job, handle, 2_400)
     assert steered.managers.known().wanted == 1
+    assert steered.status().error == "task manager 'tm-0' was drained, as somebody asked for"
     job.give(ROWS)
     metrics = handle.wait()
     job.check()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cluster.heads import find_head
+from penstock.cluster.heads import Head, HeadAwayError, find_head
 from penstock.commands.running_managers import ByName, drained, place_on
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, RetryableError, UserError
@@ -43,6 +43,30 @@ def test_a_peak_is_shed_and_limits_change_by_name(tmp_path: Path, on_ray: RayClu
     assert metrics.ledger.shed > 0
 
 
+def kill_head(head: Head) -> None:
+    """Kill a head's process, and wait until Ray has started it anew."""
+    process = head.pid()
+    os.kill(process, signal.SIGKILL)
+
+    def is_back() -> bool:
+        try:
+            return head.pid() != process
+        except HeadAwayError:
+            return False
+
+    until(is_back)
+
+
+def is_adopted(head: Head) -> bool:
+    """Return whether a head that follows another goes on with what is there; it fails if it begins anew."""
+    try:
+        told = [line for line in head.report(0).lines if "ADOPTED" in line]
+    except HeadAwayError:
+        return False
+    assert not any("NOT ADOPTED" in line for line in told), told
+    return bool(told)
+
+
 def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     job = MeteredJob(tmp_path)
     job.give(0)
@@ -55,6 +79,13 @@ def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     assert summary.after == preview.after and summary.key_groups_moved > 0
     with pytest.raises(OptionError, match="there is no operator 'per hour'"):
         handle.rescale("per hour", 3)
+    head = find_head("metered")
+    kill_head(head)
+    # The one that follows has the plan of the lost one, and so goes on with what is there.
+    until(lambda: is_adopted(head), handle)
+    job.give(2_000)
+    until(lambda: handle.metrics().source_rows == PARTITIONS * 2_000, handle)
+    assert head.preview_rescale({"per second": 2}).before == {"per second": 3, "windows": 3}
     job.give(ROWS)
     handle.wait()
     job.check()
