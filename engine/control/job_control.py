@@ -228,6 +228,7 @@ class JobControl:
         self._decide(snapshot)
         self._lags.see(snapshot)
         self._ticks += 1
+        self._loop.now_s(now_ns)
         self._moving.turn(now_ns)
         if self._scaling is not None:
             places = (job.managers, job.caller, job.places, job.silent_s)
