@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -119,5 +120,6 @@ def test_what_stands_in_the_loops_way_ends_in_a_steady_share(tmp_path: Path, exe
     until(lambda: handle.metrics().ledger.shed > 5 * PER_S, handle)
     found = rates(handle)
     handle.stop()
-    # Of two cores' worth of rows one takes three quarters of half; a swing of guard and controller would reach 1.
-    assert min(found) > 0.1 and max(found) < 0.75, found
+    # Of two cores' worth of rows one takes three quarters of half; a swing of guard and controller would reach 1, and
+    # one that lowers only what is lower already would end at the minimum.
+    assert median(found) > 0.1 and max(found) < 0.75, found
