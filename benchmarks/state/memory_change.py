@@ -1,7 +1,7 @@
 """``python -m penstock.benchmarks.state.memory_change``: how long a change of its memory holds an operator up.
 
-Nexmark's query 11 runs as fast as it can over sessions that outgrow their budget; the budget is halved, and doubled, and
-so on. The job is a process of its own.
+Nexmark's query 11 runs as fast as it can over sessions that outgrow their budget; the budget is halved, and doubled,
+and so on. The job is a process of its own.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table, and write it to ``benchmarks/results/memory_change.md``."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--budget-mb", type=int, default=128)
-    parser.add_argument("--rate", type=float, default=4e6, help="events per second of event time: more sessions are open")
+    parser.add_argument("--rate", type=float, default=4e6, help="events a second of event time: sessions are open")
     parser.add_argument("--phase", type=float, default=4.0, help="seconds before the next change, once one is done")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2, help="what it shares with RocksDB")
