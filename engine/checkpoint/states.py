@@ -13,6 +13,7 @@ from penstock.engine.checkpoint.events import (
     InstanceEnded,
     InstanceFailed,
     InstanceSnapshotted,
+    Joined,
     Published,
     PublishFailed,
     Requested,
@@ -53,6 +54,7 @@ def _to(*states: CheckpointState) -> frozenset[CheckpointState]:
 TRANSITIONS: Mapping[CheckpointState, Mapping[type[Event], frozenset[CheckpointState]]] = {
     _S.READY: {
         **_always(_S.READY),
+        Joined: _to(_S.READY),
         Tick: _to(_S.READY, _S.ALIGNING, _S.UPLOADING),
         InstanceFailed: _to(_S.HALTED),
     },
@@ -100,6 +102,9 @@ TRANSITIONS: Mapping[CheckpointState, Mapping[type[Event], frozenset[CheckpointS
     _S.OVER: _always(_S.OVER),
 }
 """The states that may follow, by state and event; an event that is not listed is a bug of whoever sent it."""
+
+TRAVELLING = frozenset({_S.ALIGNING, _S.UPLOADING})
+"""Barriers are on their way, or what they cut is stored yet."""
 
 STAGES = {
     _S.ALIGNING: 0,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.core.contract import Clock, Operator, asleep
-from penstock.engine.core.elements import Barrier, Batch, CancelBarrier, Element, EndOfStream, Reroute
+from penstock.engine.core.elements import Barrier, Batch, CancelBarrier, Element, EndOfStream, Left, Reroute
 from penstock.engine.dataflow.accounting import Accounting, Activity
 from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, TakeReport
@@ -74,7 +74,7 @@ class Instance:
         """The epoch of the last barrier that was passed, by this instance or before it began."""
         self._patient_since_ns: int | None = None
         self._handovers = Handovers(
-            task, index, self.nodes, nobody_moves if participation is None else participation.moves
+            task, index, clock, self.nodes, nobody_moves if participation is None else participation.moves
         )
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self.nodes]
@@ -211,12 +211,16 @@ class Instance:
             while self.gate.has_input():
                 taken = self.gate.take()
                 if taken is None:
+                    if self.gate.awaits_reroute:
+                        self._handovers.marked()
                     yield from self._cancel_given_up(self.gate)
                     continue
                 if isinstance(taken[1], Barrier | Reroute):
                     yield from self._cancel_given_up(self.gate)
+                if isinstance(taken[1], Reroute) and taken[1].concerns(self.index):
+                    self._handovers.marked()
                 yield from self._push(*taken)
-                if isinstance(taken[1], Batch | EndOfStream):
+                if isinstance(taken[1], Batch | EndOfStream | Left):
                     return
             return
         assert self.head is not None
@@ -249,7 +253,7 @@ class Instance:
             self._cut(element.epoch, ended=False)
         elif isinstance(element, Reroute):
             self._handovers.passed(element)
-        elif isinstance(element, EndOfStream):
+        elif isinstance(element, EndOfStream | Left):
             self.done = True
             failpoint("instance.ended")
             self._cut(self.delivered + 1, ended=True)

@@ -98,6 +98,8 @@ class Simulation:
         self.moves = False
         """Whether key groups change their instances at random while a job runs; its state is paged. To be set before
         `run`."""
+        self.moves_wanted = 25.0
+        """About how many moves are asked for while an undisturbed job runs."""
         self.rescales = False
         """Whether the parallelism of operators changes at random while a job runs. To be set before `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
@@ -118,7 +120,7 @@ class Simulation:
         if self.sheds:
             world.shed(self.plan_at(self.parallelism).graph, admits=self.admits)
         if self.moves:
-            world.moves = RandomMoves(world.dice, 25.0 / self._turns)
+            world.moves = RandomMoves(world.dice, self.moves_wanted / self._turns)
         if self.rescales:
             world.rescales = RandomRescales(world.dice, 10.0 / self._turns)
         life = _Life(world, self)
@@ -313,7 +315,7 @@ class _Life:
 
     def _process(self) -> None:
         world = self._world
-        lives = world.fate.has_power and world.moves is None
+        lives = world.fate.has_power
         if self._cluster is not None and not (lives and self._cluster.is_anyone_left()):
             self._cluster.let_go()
             self._cluster = None

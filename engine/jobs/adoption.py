@@ -15,16 +15,22 @@ from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import PenstockError
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
 from penstock.state.checkpoints.results import PublishedCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptedDeployment:
-    """A region as it was built once: its number, its tasks, and the task manager of each instance."""
+    """A region as it was built once: its number, its tasks, and the task manager of each instance.
+
+    ``last_move`` is the number of its last move; ``owners`` are those of each task of which key groups have moved.
+    """
 
     number: int
     tasks: frozenset[TaskId]
     places: Mapping[str, str]
+    last_move: int = 0
+    owners: Mapping[TaskId, Owners] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class ManagerOrders:
         self._lock = Lock()
         self._waiting: deque[ManagerOrder] = deque()
         self._known = TaskManagers(0, ())
+        self._drained: set[str] = set()
         self._closed: PenstockError | None = OptionError(NO_TASK_MANAGERS)
         self._wake: Callable[[], None] = _nobody
 
@@ -80,7 +81,13 @@ class ManagerOrders:
     def take(self) -> ManagerOrder | None:
         """Take the oldest, None: there is none."""
         with self._lock:
-            return self._waiting.popleft() if self._waiting else None
+            order = self._waiting.popleft() if self._waiting else None
+            self._drained.update(() if order is None else order.drained)
+            return order
+
+    def is_drained(self, name: str) -> bool:
+        """Return whether a task manager leaves, or has left, because somebody asked for it."""
+        return name in self._drained
 
     def tell(self, known: TaskManagers) -> None:
         """Say which ones there are."""

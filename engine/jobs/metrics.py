@@ -12,6 +12,7 @@ from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.jobs.bad_records import BadRecordsLine
 from penstock.engine.jobs.ledger import Ledger, add_ledgers, operator_order, ordered_ledger, read_ledger
+from penstock.engine.moves.move_orders import MoveTotals
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
@@ -73,8 +74,8 @@ class JobMetrics:
     """A job at one moment; ``elapsed_ns`` since it started, or restarted, ``source_rows`` read by all
     sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none. ``loop_age_ns`` is how long
     ago the loop began its last step; None: it does not run. ``bad_records`` are those since the job was started, over
-    restarts, by operator. ``shedding``: the last decision on keep rates, ``scaling`` that on sizes, None: there was
-    none.
+    restarts, by operator. ``shedding``: the last decision on keep rates, ``scaling`` that on sizes, ``moves`` all moves
+    of key groups that have ended; None: there was none.
     """
 
     name: str
@@ -90,6 +91,7 @@ class JobMetrics:
     bad_records: tuple[BadRecordsLine, ...] = ()
     shedding: SheddingStatus | None = None
     scaling: ScalingStatus | None = None
+    moves: MoveTotals | None = None
 
     def __repr__(self) -> str:
         seconds = self.elapsed_ns / 1e9

@@ -6,6 +6,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.core.repeated_failures import RepeatedFailures
 from penstock.engine.jobs.end_of_input import passed_over
 from penstock.engine.jobs.restart_policy import is_retryable
+from penstock.engine.jobs.status import error_sentence
 from penstock.engine.restore.notices import restored_text
 from penstock.engine.restore.restorer import missing_sinks
 from penstock.engine.restore.state_assignment import RestoredState
@@ -78,7 +79,7 @@ class JobNotices:
         where = "the beginning" if epoch is None else f"epoch {epoch}"
         tries = self._tries.end(self._clock.monotonic_ns())
         lasted = "" if tries is None else f"; it took {tries.lasted_ns / 1e9:.0f} s and {tries.count + 1} tries"
-        self._warn(f"RESTARTED: {what} from {where}, after {type(error).__name__}: {error}{lasted}")
+        self._warn(f"RESTARTED: {what} from {where}, after {error_sentence(error)}{lasted}")
 
     def rescaled(self, text: str) -> None:
         """Say that it goes on with other numbers of instances."""

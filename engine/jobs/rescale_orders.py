@@ -14,7 +14,7 @@ KEPT = 100
 
 NO_CHECKPOINTS = "a job without checkpoints cannot change its parallelism: run it with checkpoint_dir=..."
 
-RescaleState = Literal["waiting", "checkpointing", "restarting", "done", "failed"]
+RescaleState = Literal["waiting", "moving", "checkpointing", "restarting", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class RescaleSummary:
 
     The job went on from checkpoint ``epoch``, after ``key_groups_moved`` of ``key_groups`` (of all stateful tasks) had
     changed their instances. It waited ``waited_ms`` for that checkpoint, as it ran, and stood still for ``stopped_ms``.
+    One that did not stop has epoch 0, took ``waited_ms`` and stood still for 0.
     """
 
     before: Mapping[str, int]
@@ -66,6 +67,8 @@ class RescaleOrders:
         self._asked = 0
         self._closed: PenstockError | None = OptionError(NO_CHECKPOINTS)
         self._wake: Callable[[], None] = _nobody
+        self.keep: Callable[[Mapping[str, int]], None] = _keep_nothing
+        """Takes the instances that an order has led to; in the thread of the job, once they run. To be set before."""
 
     def open(self, wake: Callable[[], None]) -> None:
         """Let orders come: there is somebody who carries them out, and whom ``wake`` lets look at once."""
@@ -97,10 +100,15 @@ class RescaleOrders:
                 raise OptionError("the job changes its parallelism already: ask again once that is done")
             self._asked += 1
             asked = AskedRescale(self._asked, dict(parallelism))
+            asked.answer.add_done_callback(lambda answer: self._done(asked))
             self._waiting = asked
             self._all.append(asked)
         self._wake()
         return asked
+
+    def _done(self, asked: AskedRescale) -> None:
+        if asked.answer.exception() is None:
+            self.keep(asked.parallelism)
 
     def take(self) -> AskedRescale | None:
         """Take the one that waits, None: there is none."""
@@ -128,6 +136,10 @@ class RescaleOrders:
 
 def _nobody() -> None:
     """Wake nobody."""
+
+
+def _keep_nothing(parallelism: Mapping[str, int]) -> None:
+    """Let it go: what comes behind this run begins as its program says."""
 
 
 def _record(asked: AskedRescale) -> RescaleRecord:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from penstock.model.errors import WorkerLeftError
+
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
@@ -21,5 +23,7 @@ class JobStatus:
 
 
 def error_sentence(error: BaseException | None) -> str | None:
-    """Return an error as a line of text; None for none."""
-    return None if error is None else f"{type(error).__name__}: {error}"
+    """Return an error as a line of text; None for none. That a task manager has left as it was told to is none."""
+    if error is None:
+        return None
+    return str(error) if isinstance(error, WorkerLeftError) else f"{type(error).__name__}: {error}"

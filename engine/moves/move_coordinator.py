@@ -13,10 +13,10 @@ Pair = tuple[str, int, int]
 class MoveCoordinator:
     """Knows what the move under way waits for. `on` is the only way to change it."""
 
-    def __init__(self) -> None:
-        """No move is under way."""
+    def __init__(self, last: int = 0) -> None:
+        """No move is under way; the ``last`` one of before had this number."""
         self._log = EventLog("coordinator of moves")
-        self._number = 0
+        self._number = last
         self._reroute: Reroute | None = None
         self._tasks: frozenset[TaskId] = frozenset()
         self._sent = False
@@ -29,6 +29,11 @@ class MoveCoordinator:
     def moving(self) -> Reroute | None:
         """The marker of the move under way, None: there is none."""
         return self._reroute
+
+    @property
+    def last_move(self) -> int:
+        """The number of the move under way, or of the last that was; 0: there was none."""
+        return self._number
 
     def on(self, event: ev.MoveEvent) -> list[ev.MoveCommand]:
         """Take in what happened and return what to do, in this order.

@@ -2,7 +2,7 @@
 
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
 
@@ -30,10 +30,15 @@ class MoveOrder:
 
 @dataclass(frozen=True, slots=True)
 class MoveSummary:
-    """A move that is done: how many key groups, in how many rounds, and the bytes of their state.
+    """A move that is done: how many key groups, in how many rounds, and the bytes of their state, in ``buckets``.
 
     ``round_p50_ms`` and ``round_p99_ms`` are quantiles of how long rounds took, from the order that switches owners to
-    the word that all state goes on: an upper bound of the pause of their key groups.
+    the word that all state goes on. The pairs are medians and 99th percentiles: ``pause_ms`` of how long rows of a key
+    group had to wait at most, from the first marker at its new owner until that went on; ``marker_ms`` of how long the
+    marker took, from the order to the word that a giver has had it on every channel. ``checkpoints`` went in between
+    rounds. ``planned_bytes`` and ``planned_ms`` were expected, the latter by the pace of the move before (null: there
+    was none). ``source_rows_s`` are rows a second that the job read in the minute before and during the move (null: too
+    short to tell).
     """
 
     key_groups: int
@@ -42,6 +47,42 @@ class MoveSummary:
     took_ms: float
     round_p50_ms: float
     round_p99_ms: float
+    buckets: int = 0
+    pause_ms: tuple[float, float] = (0.0, 0.0)
+    marker_ms: tuple[float, float] = (0.0, 0.0)
+    checkpoints: int = 0
+    planned_bytes: int = 0
+    planned_ms: float | None = None
+    source_rows_s: tuple[float | None, float | None] = (None, None)
+
+    def sentence(self) -> str:
+        """Return it in words."""
+        (pause, slow), (before, during) = self.pause_ms, self.source_rows_s
+        rates = ""
+        if before is not None and during is not None:
+            rates = f"; {during:,.0f} rows/s read meanwhile, {before:,.0f} before"
+        planned = "" if self.planned_ms is None else f" ({self.planned_ms:,.0f} expected)"
+        return (
+            f"{self.key_groups} key groups, {self.buckets} buckets, {self.state_bytes:,} bytes ({self.planned_bytes:,} "
+            f"expected) in {self.took_ms:,.0f} ms{planned}; paused {pause:.1f} ms (p99 {slow:.1f} ms); the marker took "
+            f"{self.marker_ms[0]:.1f} ms (p99 {self.marker_ms[1]:.1f} ms); "
+            f"{self.checkpoints} checkpoints let through{rates}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTotals:
+    """All moves of a job that have ended: those done and failed, and of those done key groups, bytes and time.
+
+    ``pause_p99_ms`` is that of the last one that was done; null: none was.
+    """
+
+    done: int = 0
+    failed: int = 0
+    key_groups: int = 0
+    state_bytes: int = 0
+    took_ms: float = 0.0
+    pause_p99_ms: float | None = None
 
 
 @dataclass(slots=True)
@@ -77,6 +118,7 @@ class MoveOrders:
         self._waiting: deque[AskedMove] = deque()
         self._all: deque[AskedMove] = deque(maxlen=KEPT)
         self._asked = 0
+        self._totals: MoveTotals | None = None
         self._closed: PenstockError | None = OptionError(NO_TASK_MANAGERS)
 
     def open(self) -> None:
@@ -98,6 +140,7 @@ class MoveOrders:
                 raise OptionError(f"{MOST_WAITING} moves wait already: ask again when one is done")
             self._asked += 1
             asked = AskedMove(self._asked, order)
+            asked.answer.add_done_callback(self._count)
             self._waiting.append(asked)
             self._all.append(asked)
             return asked
@@ -113,6 +156,10 @@ class MoveOrders:
             waiting = {asked.number for asked in self._waiting}
             return tuple(_record(asked, is_waiting=asked.number in waiting) for asked in self._all)
 
+    def totals(self) -> MoveTotals | None:
+        """Return what all moves took that have ended, None: none has."""
+        return self._totals
+
     def close(self, error: PenstockError) -> None:
         """Take in that nothing moves any more: ``error`` is for all that are not done, and for those that come."""
         with self._lock:
@@ -121,6 +168,21 @@ class MoveOrders:
             left = [asked for asked in self._all if not asked.answer.done()]
         for asked in left:
             asked.answer.set_exception(error)
+
+    def _count(self, answer: "Future[MoveSummary]") -> None:
+        totals = self._totals or MoveTotals()
+        if answer.exception() is not None:
+            self._totals = replace(totals, failed=totals.failed + 1)
+            return
+        summary = answer.result()
+        self._totals = MoveTotals(
+            totals.done + 1,
+            totals.failed,
+            totals.key_groups + summary.key_groups,
+            totals.state_bytes + summary.state_bytes,
+            totals.took_ms + summary.took_ms,
+            summary.pause_ms[1],
+        )
 
 
 def _record(asked: AskedMove, *, is_waiting: bool) -> MoveRecord:

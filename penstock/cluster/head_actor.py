@@ -21,11 +21,16 @@ from penstock.engine.executors.managers.failures import Failure, failure_of
 from penstock.engine.executors.managers.plan_parcel import unpack_plan
 from penstock.engine.executors.ray.outliving import Outliving
 from penstock.engine.executors.ray.priority import take_priority_of_parent
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
+from penstock.engine.plan.recut import instances_by_name, recut
+from penstock.engine.restore.restorer import resize_sinks
 from penstock.http_api.endpoints import open_endpoint
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, PenstockError, UserError, WorkerLostError
@@ -127,6 +132,26 @@ class HeadActor:
         """Return what other numbers of instances would change."""
         return _answered(lambda: self._job.running().preview_rescale(parallelism))
 
+    def move(self, instance: str, task_manager: str) -> int | Failure:
+        """Let what an instance has by keys go to a task manager, and return the move's number."""
+        return _answered(lambda: self._job.running().moves.ask(MoveOrder(instance, task_manager)).number)
+
+    def moves(self) -> tuple[MoveRecord, ...] | Failure:
+        """Return what became of the last moves."""
+        return _answered(lambda: self._job.running().moves.records())
+
+    def memory(self) -> MemorySummary | Failure:
+        """Return the memory of the job's operators."""
+        return _answered(lambda: self._job.running().memory())
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Let operators have these budgets, and return all."""
+        return _answered(lambda: self._job.running().change_memory(budgets))
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Return what other budgets would lead to."""
+        return _answered(lambda: self._job.running().preview_memory(budgets))
+
     def task_managers(self) -> TaskManagers | Failure:
         """Return the job's task managers."""
         return _answered(lambda: self._job.running().managers.known())
@@ -169,7 +194,7 @@ class HeadActor:
                 f"the plan of job {self._order.name!r} is not on the Ray cluster any more: penstock stop --all has "
                 "deleted it before the job began; submit it again"
             )
-        plan = unpack_plan(parcel)
+        plan = rescaled(unpack_plan(parcel), self._notes.parallelism())
         if options.checkpoints.directory is not None:
             options = self._as_begun(options, options.checkpoints.directory, is_first=is_first)
         endpoint = open_endpoint(options, self._order.tokens, say)
@@ -187,6 +212,7 @@ class HeadActor:
         except BaseException:
             endpoint.close()
             raise
+        job.rescales.keep = self._notes.keep_parallelism
         endpoint.show(job)
         self._job.metrics_url = endpoint.url
         return job
@@ -219,6 +245,15 @@ class HeadActor:
             os._exit(FOLLOWED)
         self._notes.delete()
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+def rescaled(plan: JobPlan, parallelism: Mapping[str, int]) -> JobPlan:
+    """Return a plan as a head leaves it that has changed the parallelism of some operators, by their names."""
+    if all(instances_by_name(plan.graph)[name] == count for name, count in parallelism.items()):
+        return plan
+    graph = recut(plan.graph, parallelism, plan.loop.key_groups)
+    resize_sinks(graph)
+    return replace(plan, graph=graph)
 
 
 def check_action_log(path: Path | None, *, is_shared: bool) -> None:

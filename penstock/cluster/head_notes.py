@@ -5,6 +5,7 @@ driver, and are lost with it (docs/decisions/0074-the-head-is-an-actor.md).
 """
 
 import secrets
+from collections.abc import Mapping
 
 import msgspec
 
@@ -81,6 +82,14 @@ class HeadNotes:
         """Return which checkpoint was the newest when the job began, 0: none; None: it has not begun."""
         epoch = self._get("begun-after")
         return None if epoch is None else int(epoch)
+
+    def keep_parallelism(self, parallelism: Mapping[str, int]) -> None:
+        """Keep how many instances operators have now, by their names, beside those of which it was kept before."""
+        self._put("parallelism", msgspec.json.encode({**self.parallelism(), **parallelism}))
+
+    def parallelism(self) -> dict[str, int]:
+        """Return how many instances those operators have, by their names, that were changed since the job began."""
+        return msgspec.json.decode(self._get("parallelism") or b"{}", type=dict[str, int])
 
     def keep_stop(self, order: StopOrder) -> None:
         """Keep that the job was told to stop."""

@@ -19,6 +19,8 @@ from penstock.engine.executors.ray.cluster import NAMESPACE
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits
 from penstock.model.errors import InUseError, RetryableError, UserError, WorkerLostError
 
@@ -93,6 +95,21 @@ class Head:
         limits: Limits = _raised(self._call("change_limits", change, timeout_s=CALL_S))
         return limits
 
+    def memory(self) -> MemorySummary:
+        """Return the memory of the job's operators; raises as `report`."""
+        summary: MemorySummary = _raised(self._call("memory", timeout_s=CALL_S))
+        return summary
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Let operators have these budgets; raises as `Handle.set_memory` and `report`."""
+        summary: MemorySummary = _raised(self._call("change_memory", dict(budgets), timeout_s=CALL_S))
+        return summary
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Return what other budgets would lead to; raises as `change_memory`."""
+        summary: MemorySummary = _raised(self._call("preview_memory", dict(budgets), timeout_s=CALL_S))
+        return summary
+
     def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary:
         """Let operators have so many instances; return once these run. Raises as `Handle.rescale` and `report`."""
         summary: RescaleSummary = _raised(self._call("rescale", dict(parallelism), timeout_s=None))
@@ -102,6 +119,19 @@ class Head:
         """Return what other numbers of instances would change; raises as `Handle.rescale` and `report`."""
         found: RescalePreview = _raised(self._call("preview_rescale", dict(parallelism), timeout_s=CALL_S))
         return found
+
+    def move(self, instance: str, task_manager: str) -> int:
+        """Let what an instance has by keys go to a task manager, and return the move's number; raises as `report`.
+
+        It raises an OptionError, too, if nothing moves in the job.
+        """
+        number: int = _raised(self._call("move", instance, task_manager, timeout_s=CALL_S))
+        return number
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        """Return what became of the last moves that this head was asked for; raises as `report`."""
+        records: tuple[MoveRecord, ...] = _raised(self._call("moves", timeout_s=CALL_S))
+        return records
 
     def task_managers(self) -> TaskManagers:
         """Return the job's task managers; raises as `report`, and an OptionError if it has none."""

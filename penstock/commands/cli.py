@@ -46,6 +46,7 @@ for _command in (
     job_commands.limits,
     job_commands.move,
     job_commands.rescale,
+    job_commands.memory,
     job_commands.scale,
     job_commands.drain,
     simulate.simulate,

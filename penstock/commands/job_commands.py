@@ -154,6 +154,7 @@ def move(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Its name, as penstock top shows it: count[0].")],
     task_manager: Annotated[str, typer.Argument(metavar="TM", help="The task manager that takes it over: tm-1.")],
     action_token: ActionToken = None,
+    address: ClusterAddress = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -162,13 +163,11 @@ def move(
     Waits until that is done. Nothing else of the job stands still meanwhile.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_job import client_of
         from penstock.commands.running_move import await_move, print_move
 
-        if not is_url(job):
-            raise OptionError("say the URL of the job: instances move on the executor processes alone, not on Ray")
-        client = client_of(job, "action_token", action_token)
-        print_move(await_move(client, client.move(instance, task_manager), quiet=as_json), as_json=as_json)
+        with _managed(job, action_token, address) as managed:
+            record = await_move(managed, managed.move(instance, task_manager), quiet=as_json)
+        print_move(record, as_json=as_json)
 
 
 def rescale(
@@ -184,7 +183,7 @@ def rescale(
 ) -> None:
     """Change how many instances an operator of a running job has, and wait until they run.
 
-    The job runs on until a checkpoint is committed, and begins anew from it; until then nothing stands still.
+    On task managers instances of what has state come and go as it runs; else it begins anew behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale
@@ -206,6 +205,43 @@ def rescale(
             print_preview(job, preview_on_ray(job, wanted, address), as_json=as_json)
         else:
             print_rescale(job, rescale_on_ray(job, wanted, address), as_json=as_json)
+
+
+def memory(
+    context: typer.Context,
+    job: JobPlace,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="OPERATOR=BYTES", help="Operators and the memory of each instance: count=128MB join=program."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.", show_default=False)] = False,
+    action_token: ActionToken = None,
+    address: ClusterAddress = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Change how much memory operators of a running job have for their state, without a restart.
+
+    What is above goes to their pages bit by bit. "program" gives one the memory of the job's program back. It holds
+    until it is changed again, also when the job is started again from its checkpoints. Without operators: say what
+    holds.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_memory import print_memory, read_budgets
+
+        wanted = read_budgets(budgets or [])
+        if is_url(job):
+            from penstock.commands.running_job import client_of
+
+            client = client_of(job, "action_token", action_token)
+            answer = client.change_memory(wanted, dry_run=dry_run) if wanted else client.memory()
+            print_memory(answer.job, answer.memory, as_json=as_json)
+            return
+        from penstock.commands.jobs_on_ray import memory_on_ray
+
+        print_memory(job, memory_on_ray(job, wanted, address, dry_run=dry_run), as_json=as_json)
 
 
 def scale(

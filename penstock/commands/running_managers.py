@@ -1,4 +1,4 @@
-"""The waits of the commands ``scale`` and ``drain``, and what they print, of a job that is asked by any way."""
+"""A job that is asked by any way; the waits of the commands ``scale`` and ``drain``, and what they print."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from typing import Protocol
 from penstock.cluster.heads import Head
 from penstock.commands.running_rescale import await_rescale
 from penstock.engine.jobs.manager_orders import TaskManagers
+from penstock.engine.moves.move_orders import MoveRecord
 from penstock.jobs_client.client import JobClient
 
 LOOK_S = 0.1
@@ -19,7 +20,10 @@ WARM_S = 60.0
 
 
 class ManagedJob(Protocol):
-    """A job whose task managers come and go; its methods raise `PenstockError` where it cannot be asked or refuses."""
+    """A job whose task managers come and go, and whose state moves.
+
+    Its methods raise `PenstockError` where it cannot be asked or refuses.
+    """
 
     def name(self) -> str:
         """Return its name."""
@@ -35,6 +39,12 @@ class ManagedJob(Protocol):
 
     def place_anew(self) -> None:
         """Let instances be placed anew, and wait until they run."""
+
+    def move(self, instance: str, task_manager: str) -> int:
+        """Ask for a move of what an instance has by keys; return its number."""
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        """Return what became of the last moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,14 @@ class OverHttp:
         assert number is not None
         await_rescale(self.client, number)
 
+    def move(self, instance: str, task_manager: str) -> int:
+        """See `ManagedJob.move`."""
+        return self.client.move(instance, task_manager)
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        """See `ManagedJob.moves`."""
+        return self.client.moves().moves
+
 
 @dataclass(frozen=True, slots=True)
 class ByName:
@@ -91,6 +109,14 @@ class ByName:
     def place_anew(self) -> None:
         """See `ManagedJob.place_anew`."""
         self.head.rescale({})
+
+    def move(self, instance: str, task_manager: str) -> int:
+        """See `ManagedJob.move`."""
+        return self.head.move(instance, task_manager)
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        """See `ManagedJob.moves`."""
+        return self.head.moves()
 
 
 def place_on(job: ManagedJob, count: int, *, quiet: bool) -> TaskManagers:

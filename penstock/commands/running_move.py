@@ -1,12 +1,12 @@
-"""The wait of the command ``move``, and what it prints; `jobs_client` asks the job."""
+"""The wait of the command ``move``, and what it prints."""
 
 import json
 import sys
 import time
 from dataclasses import asdict
 
+from penstock.commands.running_managers import ManagedJob
 from penstock.engine.moves.move_orders import MoveRecord
-from penstock.jobs_client.client import JobClient
 from penstock.model.errors import UserError
 from penstock.tables import bytes_text, count_text, seconds_text
 
@@ -14,7 +14,7 @@ LOOK_S = 0.2
 """How often the job is asked how far it is."""
 
 
-def await_move(client: JobClient, number: int, *, quiet: bool) -> MoveRecord:
+def await_move(job: ManagedJob, number: int, *, quiet: bool) -> MoveRecord:
     """Wait until a move is done, and print how far it is unless it is ``quiet``.
 
     Raises:
@@ -22,12 +22,11 @@ def await_move(client: JobClient, number: int, *, quiet: bool) -> MoveRecord:
     """
     shown = 0
     while True:
-        answer = client.moves()
-        record = next((item for item in answer.moves if item.number == number), None)
+        record = next((item for item in job.moves() if item.number == number), None)
         if record is None:
-            raise UserError(f"job {answer.job!r} knows nothing of move {number} any more: it may have begun anew.")
+            raise UserError(f"the job knows nothing of move {number} any more: it, or its head, may have begun anew.")
         if record.state == "failed":
-            raise UserError(f"{record.instance} of {answer.job!r} has not moved: {record.failure}")
+            raise UserError(f"{record.instance} has not moved: {record.failure}")
         if record.state == "done":
             return record
         if record.moved_key_groups != shown and not quiet:
@@ -43,8 +42,10 @@ def print_move(record: MoveRecord, *, as_json: bool) -> None:
         return
     summary = record.summary
     assert summary is not None
+    pause, slow = summary.pause_ms
     print(
         f"{record.instance} has moved to {record.task_manager}: {count_text(summary.key_groups)} key groups with "
         f"{bytes_text(summary.state_bytes)} in {seconds_text(summary.took_ms / 1e3)}, {summary.rounds} rounds of "
-        f"{summary.round_p50_ms:.1f} ms (p99 {summary.round_p99_ms:.1f} ms)"
+        f"{summary.round_p50_ms:.1f} ms (p99 {summary.round_p99_ms:.1f} ms); keys paused {pause:.1f} ms (p99 "
+        f"{slow:.1f} ms)"
     )

@@ -19,6 +19,8 @@ from penstock.http_api.answers import (
     InstancesAnswer,
     LimitsAnswer,
     LimitsRequest,
+    MemoryAnswer,
+    MemoryRequest,
     MoveAnswer,
     MoveRequest,
     MovesAnswer,
@@ -98,6 +100,8 @@ class Handlers:
             ("GET", "/v1/moves"): _answering(self._moves),
             ("POST", "/v1/rescales"): _answering(self._rescale),
             ("GET", "/v1/rescales"): _answering(self._rescales),
+            ("POST", "/v1/memory"): _answering(self._change_memory),
+            ("GET", "/v1/memory"): _answering(self._memory),
             ("POST", "/v1/task-managers"): _answering(self._change_managers),
             ("GET", "/v1/task-managers"): _answering(self._managers),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
@@ -180,6 +184,16 @@ class Handlers:
     async def _rescales(self, request: Request) -> Response:
         job = self._begun()
         return _json(RescalesAnswer(job.status().name, job.rescales.records()))
+
+    async def _change_memory(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, MemoryRequest)
+        # They are kept beside checkpoints, as limits are.
+        change = job.preview_memory if order.dry_run else job.change_memory
+        return _json(MemoryAnswer(job.status().name, await asyncio.to_thread(change, order.budgets)))
+
+    async def _memory(self, request: Request) -> Response:
+        job = self._begun()
+        return _json(MemoryAnswer(job.status().name, job.memory()))
 
     async def _change_managers(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, TaskManagersRequest)

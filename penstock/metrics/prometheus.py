@@ -120,6 +120,7 @@ QUERY = Subject(
     ("query",),
     lambda metrics: [((each.query,), each) for each in (metrics.shedding.queries if metrics.shedding else ())],
 )
+MOVES = Subject((), lambda metrics: [] if metrics.moves is None else [((), metrics.moves)])
 CHECKPOINTS = Subject((), lambda metrics: [((), checkpoints) for checkpoints in _checkpoints(metrics)])
 REGION = Subject(
     ("region",),
@@ -167,6 +168,17 @@ FAMILIES = (
         "instance_watermark_seconds", "Watermark of an instance, in seconds since 1970 UTC.", "watermark_us", 1e6, min
     ),
     INSTANCE.gauge("instance_waiting_bytes", "Bytes that wait in the channels to an instance.", "waiting_bytes"),
+    MOVES.counter("moves_done", "Moves of key groups between instances that are done.", "done"),
+    MOVES.counter("moves_failed", "Moves of key groups that were given up or refused.", "failed"),
+    MOVES.counter("moves_key_groups", "Key groups that have moved.", "key_groups"),
+    MOVES.counter("moves_state_bytes", "Bytes of state that have moved.", "state_bytes"),
+    MOVES.counter("moves_seconds", "Time that moves took which are done.", "took_ms", 1e3),
+    MOVES.gauge(
+        "move_last_pause_seconds",
+        "Pause of a key group in the last move that is done, 99th percentile.",
+        "pause_p99_ms",
+        1e3,
+    ),
     CHECKPOINTS.counter("job_restarts", "Restarts after failures.", "restarts"),
     REGION.counter("region_restarts", "Restarts of the tasks that are joined by channels.", "restarts"),
     CHECKPOINTS.counter("checkpoints_begun", "Checkpoints that were begun.", "begun"),

@@ -36,8 +36,7 @@ def attempts_of(
 
     bad_records = BadRecords(options.max_dead_letters, warn)
     host = HostOptions(options.dead_letters, keeps=keeps)
-    # On Ray another head may follow this one, and would not know who owns what has moved.
-    managed = ManagedOptions(host, bad_records, moves=options.executor == PROCESSES)
+    managed = ManagedOptions(host, bad_records)
     transport = None if options.transport is None else Transport(options.transport)
     count = options.task_managers or usable_cores()
     if options.executor == RAY:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -145,8 +146,12 @@ def _deployments(graph: ExecutionGraph, held: Mapping[str, Holding]) -> tuple[Ad
         numbers = {item.number for _, item in items}
         if len(numbers) > 1:
             return RestoreAnew(f"instances of one region were built by different deployments: {sorted(numbers)}")
+        said = items[0][1]
+        if any((item.last_move, item.owners) != (said.last_move, said.owners) for _, item in items):
+            return RestoreAnew("they do not agree on who owns which key groups")
         places = {instance: name for name, item in items for instance in item.instances}
-        adopted.append(AdoptedDeployment(numbers.pop(), region, places))
+        owners = {TaskId(task): np.array(table, np.int32) for task, table in said.owners.items()}
+        adopted.append(AdoptedDeployment(numbers.pop(), region, places, said.last_move, owners))
     return tuple(sorted(adopted, key=lambda item: item.number))
 
 

@@ -98,7 +98,8 @@ class SetKeep(Message, frozen=True):
 class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The part of a deployment that a task manager has: ``instances``, which began from the checkpoint ``begun_from``.
 
-    That is 0 for none; ``fault`` says why it does not run as it should (None: it does).
+    That is 0 for none; ``fault`` says why it does not run as it should (None: it does). ``last_move`` is the number of
+    the last move, 0: there was none; ``owners`` are those of the key groups of each task of which some have moved.
     """
 
     number: int
@@ -107,6 +108,8 @@ class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     instances: tuple[str, ...]
     begun_from: int
     fault: str | None
+    last_move: int = 0
+    owners: dict[int, tuple[int, ...]] = {}
 
 
 class KeptCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

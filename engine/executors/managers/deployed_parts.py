@@ -1,7 +1,7 @@
 """The parts of deployments that one task manager has built, and what a head must know that follows a lost one."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
@@ -15,7 +15,9 @@ from penstock.engine.executors.managers.adoption_messages import (
     KeptCut,
     SetKeep,
 )
+from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.host_probe import Probe
+from penstock.engine.executors.managers.plan_messages import SetMemory
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
@@ -26,7 +28,8 @@ from penstock.shedding.kept_log import Stretch
 class DeployedPart:
     """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
 
-    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it.
+    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it. ``beside`` are
+    parts of the same region that were there when it came: these send by its links.
     """
 
     attempt: int
@@ -38,6 +41,18 @@ class DeployedPart:
     stands_still: bool = False
     ended: bool = False
     fault: str | None = None
+    beside: tuple["DeployedPart", ...] = ()
+    moves: HeldMoves = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing has moved yet."""
+        self.moves = HeldMoves(self.plan.graph, self.part.owners)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing will be sent by its links."""
+        members = (self, *self.beside)
+        return all(instance.done for member in members for instance in member.part.instances)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,8 +61,9 @@ class DeployedPart:
 
     def held(self, number: int) -> HeldDeployment:
         """Return it as a head is told, under its number."""
-        fault = self.fault if self.runs else "its instances were built and do not run"
-        return HeldDeployment(number, self.attempt, tuple(sorted(self.tasks)), self.names, self.begun_from, fault)
+        fault = self.fault or self.moves.fault if self.runs else "its instances were built and do not run"
+        tasks, moves = tuple(sorted(self.tasks)), self.moves
+        return HeldDeployment(number, self.attempt, tasks, self.names, self.begun_from, fault, moves.last, moves.said())
 
 
 class DeployedParts:
@@ -60,6 +76,8 @@ class DeployedParts:
         self._renumbered: dict[str, int] = {}
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
+        self.budgets: Mapping[str, int | None] = {}
+        """The memory of operators that differs from that of the plan, by name."""
         self._guard = LocalGuard()
         self.sic = LocalSic((lambda: 0) if probe is None else probe.thread_cpu_ns)
         """What sheds by SIC here."""
@@ -81,8 +99,13 @@ class DeployedParts:
             part.part.set_keep(self._guard.rates)
         self.sic.begin(part.part)
 
-    def hear(self, order: EpochCommitted | SetKeep) -> None:
-        """Let go of what is committed, or shed from the next read on."""
+    def hear(self, order: EpochCommitted | SetKeep | SetMemory) -> None:
+        """Let go of what is committed, shed from the next read on, or have other memory."""
+        if isinstance(order, SetMemory):
+            self.budgets = order.budgets
+            for part in self._parts.values():
+                part.part.set_memory(order.budgets)
+            return
         if isinstance(order, EpochCommitted):
             self.committed(order.epoch)
             return

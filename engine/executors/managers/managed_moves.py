@@ -1,88 +1,138 @@
 """Moves of a job on task managers, as its head carries them out: one order at a time, in rounds of some key groups."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
+from penstock.engine.checkpoint.states import TRAVELLING, CheckpointState
+from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.places import names_at
+from penstock.engine.jobs.adoption import AdoptedDeployment
 from penstock.engine.jobs.attempt import AttemptContext, Struck
 from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import marker_senders, takers, together
+from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, MoveSummary
+from penstock.engine.moves.move_orders import AskedMove, MoveOrder, MoveSummary, MoveTotals
+from penstock.engine.moves.round_times import may_begin
+from penstock.engine.moves.source_rates import SourceRates
 from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_move
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
+from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners, moved
 
 ROUND_NS = 60_000_000_000
 """How long a round of a move may take before its region begins anew."""
 
-NOT_ON_RAY = "on Ray nothing moves: a head that follows a lost one would not know who owns what has moved"
-
 NO_CHECKPOINTS = (
     "a job without checkpoints does not move: one that fails meanwhile would be lost. Run it with checkpoint_dir=..."
 )
 
 
+StateBytes = Callable[[str | None, Collection[str]], int]
+
+
 @dataclass(slots=True)
 class _Order:
-    """An order that is carried out: what is left of it, and what its rounds have taken."""
+    """An order that is carried out: what is left of it, what its rounds have taken, and checkpoints before the last."""
 
     asked: AskedMove
     lead: TaskId
     left: Groups
-    began_ns: int
-    groups: int = 0
-    state_bytes: int = 0
-    rounds_ns: list[int] = field(default_factory=list)
+    account: MoveAccount
+    begun: int
 
 
 class ManagedMoves:
     """The moves of one attempt. It belongs to the thread that runs it."""
 
-    def __init__(self, head: Head, deployments: Deployments, context: AttemptContext, *, may_move: bool) -> None:
-        """Begin without one; unless the job takes checkpoints, and its owners ``may_move``, orders are refused."""
-        self._graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
+    def __init__(self, head: Head, deployments: Deployments, context: AttemptContext, state_bytes: StateBytes) -> None:
+        """Begin without one; unless the job takes checkpoints, orders are refused.
+
+        ``state_bytes`` returns how much state some operators, by name, have at a task manager.
+        """
+        self._state_bytes, self._warn = state_bytes, context.warn
+        self.graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
         self._head, self._deployments, self._clock = head, deployments, context.clock
         self._checkpoints, self._orders = context.checkpoints, context.moves
-        if not may_move:
-            self._orders.close(OptionError(NOT_ON_RAY))
-        elif context.checkpoints is None:
+        if context.checkpoints is None:
             self._orders.close(OptionError(NO_CHECKPOINTS))
         else:
             self._orders.open()
             over = OptionError(f"job {head.plan.name!r} is over: nothing moves")
             context.resources.callback(self._orders.close, over)
         self._coordinator = MoveCoordinator()
-        self._owners: dict[TaskId, Owners] = {}
-        self._ended: set[str] = set()
+        self.held = False
+        """Whether no order is taken up."""
+        self.owners: dict[TaskId, Owners] = {}
+        """Who has the key groups of each task that is up."""
+        self.ended_instances: set[str] = set()
+        """Those that are up and have ended."""
         self._order: _Order | None = None
         # Who has not said yet that its producers have sent the marker, and how many of the others' have.
         self._unsent, self._sent = 0, 0
         self._round_ns = 0
+        # Of the last move that was done.
+        self._ns_per_byte: float | None = None
+        self.rates = SourceRates()
 
     @property
     def due_ns(self) -> int | None:
         """When the round under way takes too long; None: there is none."""
         return None if self._coordinator.moving is None else self._round_ns + ROUND_NS
 
+    def totals(self) -> MoveTotals | None:
+        """Return what moves of the job took; from any thread."""
+        return self._orders.totals()
+
     def began(self, tasks: Collection[TaskId], restored: RestoredState | None) -> None:
         """Instances of these tasks were built, with the owners of a checkpoint (None: with those of the beginning)."""
         noted = {} if restored is None else restored.owners()
-        tables = owner_tables(self._graph, self._key_groups, noted)
-        self._owners |= {task: tables[task] for task in tasks}
-        names = {name for task in self._graph.tasks if task.id in tasks for name in self._graph.instances(task)}
-        self._ended -= names
+        tables = owner_tables(self.graph, self._key_groups, noted)
+        self.owners |= {task: tables[task] for task in tasks}
+        names = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
+        self.ended_instances -= names
+
+    @property
+    def last_move(self) -> int:
+        """The number of the last move that was begun, 0: none."""
+        return self._coordinator.last_move
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing moves, and nothing is about to."""
+        return self._order is None and self._coordinator.moving is None
+
+    def redistribute(self, lead: TaskId, groups: Groups, done: Callable[[MoveSummary], None]) -> None:
+        """Begin to move key groups of the tasks that move with one, as nothing moves; ``done`` hears what it took.
+
+        If the tasks are taken down before, it is not called.
+        """
+        asked, now_ns = (
+            AskedMove(0, MoveOrder("its key groups", "instances that come or stay")),
+            self._clock.monotonic_ns(),
+        )
+        asked.progress = 0, len(groups)
+        asked.answer.add_done_callback(lambda answer: None if answer.exception() else done(answer.result()))
+        self._order = _Order(asked, lead, groups, MoveAccount(now_ns, 0, None), self._begun())
+        self._go_on(self._order, now_ns)
+
+    def adopted(self, deployments: Iterable[AdoptedDeployment], restored: RestoredState | None) -> None:
+        """Instances of another head go on, with the owners that the task managers know of since."""
+        deployments = tuple(deployments)
+        self.began({task for item in deployments for task in item.tasks}, restored)
+        for item in deployments:
+            self.owners |= item.owners
+        # A number that one of them has seen must not come again.
+        self._coordinator = MoveCoordinator(max((item.last_move for item in deployments), default=0))
 
     def gone(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Tasks (None: all) are taken down."""
-        down = frozenset(self._owners) if tasks is None else tasks
+        down = frozenset(self.owners) if tasks is None else tasks
         reason = f"{type(error).__name__}: {error}"
         self._do(self._coordinator.on(ev.TasksFailed(down, reason)))
         if self._order is not None and self._order.lead in down:
@@ -91,7 +141,7 @@ class ManagedMoves:
 
     def ended(self, instance: str) -> None:
         """An instance has ended."""
-        self._ended.add(instance)
+        self.ended_instances.add(instance)
         self._do(self._coordinator.on(ev.InstanceLeft(instance)))
 
     def turn(self) -> Struck | None:
@@ -99,8 +149,8 @@ class ManagedMoves:
         reroute, now_ns = self._coordinator.moving, self._clock.monotonic_ns()
         if reroute is None:
             if self._order is not None:
-                self._next_round(self._order)
-            elif (asked := self._orders.take()) is not None:
+                self._go_on(self._order, now_ns)
+            elif not self.held and (asked := self._orders.take()) is not None:
                 self._take(asked, now_ns)
             return None
         if now_ns < self._round_ns + ROUND_NS:
@@ -122,32 +172,65 @@ class ManagedMoves:
                     self._do(self._coordinator.on(ev.MarkersSent(message.move, self._sent)))
             case ms.StateGiven():
                 if self._order is not None:
-                    self._order.state_bytes += message.bytes
+                    self._order.account.given(self._clock.monotonic_ns(), message.bytes)
                 said = message.move, message.task, message.giver, message.taker
                 self._do(self._coordinator.on(ev.StateGiven(*said)))
             case ms.StateInstalled():
+                if self._order is not None:
+                    pair = message.giver, message.taker
+                    groups = sum((giver, taker) == pair for _, giver, taker in reroute.groups)
+                    self._order.account.installed(groups, message.buckets, message.paused_ns)
                 said = message.move, message.task, message.giver, message.taker
                 self._do(self._coordinator.on(ev.StateInstalled(*said)))
 
     def _take(self, asked: AskedMove, now_ns: int) -> None:
         try:
-            wanted = wanted_move(self._graph, self._owners, self._deployments.places(), asked.order)
+            wanted = wanted_move(self.graph, self.owners, self._deployments.places(), asked.order)
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
         asked.progress = 0, len(wanted.groups)
-        self._order = _Order(asked, wanted.lead, wanted.groups, now_ns)
-        self._next_round(self._order)
+        planned = self._planned_bytes(asked.order.instance, wanted.lead)
+        planned_ms = None if self._ns_per_byte is None else planned * self._ns_per_byte / 1e6
+        account = MoveAccount(now_ns, planned, planned_ms)
+        self._order = _Order(asked, wanted.lead, wanted.groups, account, self._begun())
+        self._go_on(self._order, now_ns)
 
-    def _next_round(self, order: _Order) -> None:
-        count = round_groups(order.groups, order.state_bytes)
+    def _planned_bytes(self, instance: str, lead: TaskId) -> int:
+        """Return about how much state an instance gives, and those that move with it."""
+        number, places = instance.rpartition("[")[2], self._deployments.places()
+        planned = 0
+        for task in takers(self.graph, together(self.graph, lead)):
+            manager = places.get(f"{self.graph.name(task)}[{number}")
+            here = sum(places.get(name) == manager for name in self.graph.instances(task))
+            operators = {self.graph.node(operator).name for operator in task.operators}
+            planned += self._state_bytes(manager, operators) // max(here, 1)
+        return planned
+
+    def _begun(self) -> int:
+        assert self._checkpoints is not None
+        return self._checkpoints.begun
+
+    def _go_on(self, order: _Order, now_ns: int) -> None:
+        """Begin the next round, unless a checkpoint goes first."""
+        checkpoints = self._checkpoints
+        assert checkpoints is not None
+        went = checkpoints.begun - order.begun
+        state, due_ns = checkpoints.coordinator.state, checkpoints.due_ns()
+        due = state is CheckpointState.READY and due_ns is not None and due_ns <= now_ns
+        if may_begin(travelling=state in TRAVELLING, due=due, let_through=went > 0):
+            self._next_round(order, now_ns, went)
+
+    def _next_round(self, order: _Order, now_ns: int, checkpoints: int) -> None:
+        count = round_groups(order.account.key_groups, order.account.state_bytes)
         now, order.left = order.left[:count], order.left[count:]
-        order.groups += len(now)
-        tasks = together(self._graph, order.lead)
-        names = tuple((task.id, self._graph.name(task)) for task in takers(self._graph, tasks))
-        instances = {name for task in takers(self._graph, tasks) for name in self._graph.instances(task)}
-        self._round_ns = self._clock.monotonic_ns()
-        wanted = ev.MoveWanted(order.lead, now, names, frozenset(self._ended & instances))
+        order.account.round_begins(now_ns, len(now), checkpoints)
+        order.begun = self._begun()
+        tasks = together(self.graph, order.lead)
+        names = tuple((task.id, self.graph.name(task)) for task in takers(self.graph, tasks))
+        instances = {name for task in takers(self.graph, tasks) for name in self.graph.instances(task)}
+        self._round_ns = now_ns
+        wanted = ev.MoveWanted(order.lead, now, names, frozenset(self.ended_instances & instances))
         self._do(self._coordinator.on(wanted))
 
     def _do(self, commands: Sequence[ev.MoveCommand]) -> None:
@@ -160,43 +243,43 @@ class ManagedMoves:
                 case ev.SendMarkers():
                     self._send(command)
                 case ev.MoveDone():
-                    self._end_round()
+                    self._end_round(command.reroute)
                 case ev.MoveFailed():
                     self._fail(RetryableError(f"move {command.reroute.move} is void: {command.reason}"))
 
     def _send(self, command: ev.SendMarkers) -> None:
         reroute = command.reroute
-        senders = {name for task in marker_senders(self._graph, command.tasks) for name in self._graph.instances(task)}
-        deployment = next(item for item in self._deployments if reroute.task in item.tasks)
-        by_manager = _by_manager(deployment.places, senders)
-        self._unsent, self._sent = len(by_manager), 0
+        senders = {name for task in marker_senders(self.graph, command.tasks) for name in self.graph.instances(task)}
+        places, deployments = self._deployments.at(reroute.task)
+        self._unsent, self._sent = len(deployments), 0
         for task in command.tasks:
-            self._owners[task] = moved(self._owners[task], reroute.groups)
-        for manager, mine in by_manager.items():
-            order = ms.SendMarkers(deployment.number, reroute.move, reroute.task, reroute.groups, mine)
-            self._head.send(manager, order)
+            self.owners[task] = moved(self.owners[task], reroute.groups)
+        for manager, number in deployments.items():
+            mine = tuple(sorted(names_at(places, manager) & senders))
+            self._head.send(manager, ms.SendMarkers(number, reroute.move, reroute.task, reroute.groups, mine))
+            failpoint("move.round.told")
 
-    def _end_round(self) -> None:
+    def _end_round(self, reroute: Reroute) -> None:
+        for manager, number in self._deployments.at(reroute.task)[1].items():
+            self._head.send(manager, ms.RoundOver(number, reroute.move))
+            failpoint("move.round.over")
         order = self._order
         if order is None:
             return
-        now_ns = self._clock.monotonic_ns()
-        order.rounds_ns.append(now_ns - self._round_ns)
-        order.asked.progress = order.groups, order.groups + len(order.left)
+        now_ns, account = self._clock.monotonic_ns(), order.account
+        account.round_is_over(now_ns)
+        order.asked.progress = account.key_groups, account.key_groups + len(order.left)
         if order.left:
             return
         self._order = None
-        p50, p99 = (float(np.percentile(order.rounds_ns, q)) / 1e6 for q in (50, 99))
-        took_ms = (now_ns - order.began_ns) / 1e6
-        done = MoveSummary(order.groups, len(order.rounds_ns), order.state_bytes, took_ms, p50, p99)
+        done = account.summary(now_ns, self.rates)
+        if done.state_bytes:
+            self._ns_per_byte = 1e6 * done.took_ms / done.state_bytes
         order.asked.answer.set_result(done)
+        self._warn(f"MOVED: {order.asked.order.instance} to {order.asked.order.manager}: {done.sentence()}")
 
     def _fail(self, error: PenstockError) -> None:
         order, self._order = self._order, None
         if order is not None:
             order.asked.answer.set_exception(error)
-
-
-def _by_manager(places: Mapping[str, str], names: Collection[str]) -> dict[str, tuple[str, ...]]:
-    managers = sorted({places[name] for name in names})
-    return {manager: tuple(sorted(name for name in names if places[name] == manager)) for manager in managers}
+            self._warn(f"NOT MOVED: {error}")

@@ -8,11 +8,7 @@ from penstock.engine.jobs.bad_records import BadRecords
 
 @dataclass(frozen=True, slots=True)
 class ManagedOptions:
-    """Options of a job on task managers: what its instances need, and its bad records over all attempts.
-
-    Without ``moves`` nothing moves: the task managers outlive the head, and the next would not know the owners.
-    """
+    """Options of a job on task managers: what its instances need, and its bad records over all attempts."""
 
     host: HostOptions
     bad_records: BadRecords
-    moves: bool = True

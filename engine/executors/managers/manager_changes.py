@@ -5,10 +5,11 @@ from typing import Any
 
 from penstock.engine.executors.managers.departures import Checkpoint, Departures, Release, Restart
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.places import place_phrase
 from penstock.engine.executors.managers.pool import ManagerPool
 from penstock.engine.jobs.attempt import AttemptContext
 from penstock.engine.jobs.manager_orders import TaskManagers
-from penstock.model.errors import OptionError
+from penstock.model.errors import OptionError, WorkerLeftError
 
 
 class ManagerChanges:
@@ -37,6 +38,12 @@ class ManagerChanges:
         self._orders.tell(TaskManagers(self._pool.wanted, live, tuple(leaving), warm))
         if leaving:
             yield from self._see_off(leaving, hosting, now_ns)
+
+    def departure(self, manager: str) -> WorkerLeftError:
+        """Return why one goes whose work is to begin elsewhere."""
+        drained = self._orders.is_drained(manager)
+        how = "was drained, as somebody asked for" if drained else "leaves, as it was told to end"
+        return WorkerLeftError(f"{place_phrase(manager)} {how}")
 
     def _see_off(self, leaving: Mapping[str, int], hosting: Collection[str], now_ns: int) -> Iterator[str]:
         checkpoints = self._checkpoints

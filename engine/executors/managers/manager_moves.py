@@ -1,6 +1,6 @@
 """A task manager's part in moves: lets producers send markers, and brings what its instances give to who takes it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -9,14 +9,17 @@ from penstock.engine.dataflow.handovers import Handover, Installed, MoveReport
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.handover_parcel import HandoverReader, pack_handover
+from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.places import Places
 from penstock.engine.transport.linked import LinkedChannels
+from penstock.model.failpoints import failpoint
 
 
 @dataclass(frozen=True, slots=True)
 class _Routes:
     """Where the instances of a deployment are: those here, and the links to the others."""
 
+    held: HeldMoves
     places: Places
     here: Mapping[str, Instance]
     links: Mapping[str, LinkedChannels]
@@ -31,10 +34,19 @@ class ManagerMoves:
         self._routes: dict[int, _Routes] = {}
 
     def add(
-        self, deployment: int, places: Places, here: Mapping[str, Instance], links: Mapping[str, LinkedChannels]
+        self,
+        deployment: int,
+        held: HeldMoves,
+        places: Places,
+        instances: Iterable[Instance],
+        links: Mapping[str, LinkedChannels],
     ) -> None:
-        """Take in what was built."""
-        self._routes[deployment] = _Routes(places, here, links)
+        """Take in what was built, and ``held`` to note what becomes of its owners.
+
+        Where a region has grown it is all of its instances, those too that were there before.
+        """
+        here = {item.name: item for item in instances}
+        self._routes[deployment] = _Routes(held, places, here, links)
         for link in links.values():
             link.on_state = _Taking(here)
 
@@ -42,32 +54,41 @@ class ManagerMoves:
         """Forget a deployment; what is under way to it goes with its links."""
         self._routes.pop(deployment, None)
 
-    def send_markers(self, order: ms.SendMarkers) -> None:
-        """Let producers that have not ended send the marker, and say how many they were."""
+    def hear(self, order: ms.ToMovers) -> None:
+        """Let producers that have not ended send the marker, and say how many they were; or note that it is over."""
         routes, sent = self._routes.get(order.deployment), 0
-        for name in order.producers if routes is not None else ():
-            assert routes is not None
-            if not routes.here[name].done:
-                routes.here[name].send_reroute(order.reroute())
-                sent += 1
+        if isinstance(order, ms.RoundOver):
+            if routes is not None:
+                routes.held.end(order.move)
+            return
+        if routes is not None:
+            routes.held.begin(order)
+            for name in order.producers:
+                instance = next(item.here[name] for item in self._routes.values() if name in item.here)
+                if not instance.done:
+                    instance.send_reroute(order.reroute())
+                    sent += 1
+            failpoint("move.markers.sent")
         self._tell(ms.MarkersSent(order.move, sent))
 
     def report(self, report: MoveReport) -> None:
         """Take in what an instance says of a move."""
         said = report.move, report.task, report.giver, report.taker
         if isinstance(report, Installed):
-            self._tell(ms.StateInstalled(*said))
+            failpoint("move.state.installed")
+            self._tell(ms.StateInstalled(*said, report.buckets, report.paused_ns))
             return
-        routes = next((item for item in self._routes.values() if report.to in item.places), None)
-        if routes is None:
+        known = [item for item in self._routes.values() if report.to in item.places]
+        if not known:
             # Its deployment is being taken down, and the move is void.
             return
         self._tell(ms.StateGiven(*said, report.bytes))
-        taker = routes.here.get(report.to)
+        failpoint("move.state.given")
+        taker = next((item.here[report.to] for item in known if report.to in item.here), None)
         if taker is not None:
             taker.take_over(report)
             return
-        link = routes.links[routes.places[report.to]]
+        link = next(item.links[place] for item in known if (place := item.places[report.to]) in item.links)
         for content in pack_handover(report):
             link.send_state(content)
 

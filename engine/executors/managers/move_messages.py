@@ -6,9 +6,10 @@ from penstock.model.ids import TaskId
 
 
 class SendMarkers(Message, frozen=True):
-    """To a task manager: switch the owners at these producers, and let them send the marker. Answer: `MarkersSent`.
+    """To all task managers of a deployment: a round of a move begins. Answer: `MarkersSent`.
 
-    ``groups`` has of each key group its number, giver and taker; ``task`` is the first of those that move together.
+    These ``producers``, maybe none, switch the owners and send the marker. ``groups`` has of each key group its number,
+    giver and taker; ``task`` is the first of those that move together.
     """
 
     deployment: int
@@ -20,6 +21,13 @@ class SendMarkers(Message, frozen=True):
     def reroute(self) -> Reroute:
         """Return the marker."""
         return Reroute(self.move, TaskId(self.task), self.groups)
+
+
+class RoundOver(Message, frozen=True):
+    """To all task managers of a deployment: all state of this move goes on at its new owners."""
+
+    deployment: int
+    move: int
 
 
 class MarkersSent(Message, frozen=True):
@@ -40,13 +48,18 @@ class StateGiven(Message, frozen=True):
 
 
 class StateInstalled(Message, frozen=True):
-    """The instance that takes it goes on with it."""
+    """The instance that takes it goes on with it; see `Installed`."""
 
     move: int
     task: str
     giver: int
     taker: int
+    buckets: int
+    paused_ns: int
 
 
 OfMoves = MarkersSent | StateGiven | StateInstalled
 """What a task manager says of a move."""
+
+ToMovers = SendMarkers | RoundOver
+"""What it is told of one."""

@@ -16,7 +16,7 @@ class PartMetrics:
 
     def __init__(self, plan: JobPlan, clock: Clock, bad_records: BadRecords) -> None:
         """Begin with none; the time of the attempt runs from `start`, first from now."""
-        self._plan, self._clock, self._bad_records = plan, clock, bad_records
+        self.plan, self._clock, self._bad_records = plan, clock, bad_records
         self._parts: dict[str, JobMetrics] = {}
         self._started_ns = clock.monotonic_ns()
 
@@ -24,9 +24,15 @@ class PartMetrics:
         """Let the attempt begin now."""
         self._started_ns = self._clock.monotonic_ns()
 
-    def add(self, manager: str, metrics: JobMetrics) -> None:
-        """Take in what a task manager says."""
+    def add(self, manager: str, metrics: JobMetrics) -> int:
+        """Take in what a task manager says; return the rows that all sources have read by then."""
         self._parts[manager] = metrics
+        return sum(part.source_rows for part in self._parts.values())
+
+    def state_bytes(self, manager: str | None, operators: Collection[str]) -> int:
+        """Return how much state some operators have at a task manager, as that said last."""
+        part = None if manager is None else self._parts.get(manager)
+        return 0 if part is None else sum(state.bytes for state in part.states if state.operator in operators)
 
     def keep(self, managers: Collection[str]) -> None:
         """Let go of what others than these have said."""
@@ -37,7 +43,7 @@ class PartMetrics:
         parts = dict(self._parts)
         if now is not None:
             parts[name] = now
-        merged = merge_metrics(self._plan.name, self._plan.graph, list(parts.values()))
+        merged = merge_metrics(self.plan.name, self.plan.graph, list(parts.values()))
         bad = self._bad_records
         lines = bad.lines(self.decided(merged)) if bad.rejecting else ()
         elapsed_ns = self._clock.monotonic_ns() - self._started_ns
@@ -49,4 +55,4 @@ class PartMetrics:
         """Return of how many rows the operators of some tasks (None: all) have decided; ``ended``: no row follows."""
         names = RowCounters().as_dict()
         counted = {line.operator: {name: getattr(line, name) for name in names} for line in metrics.ledger.operators}
-        return decided_by(self._plan.graph, counted, tasks, ended=ended)
+        return decided_by(self.plan.graph, counted, tasks, ended=ended)

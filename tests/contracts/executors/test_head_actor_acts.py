@@ -1,15 +1,19 @@
 """A head actor acts on its job, by name from elsewhere: it sheds a peak, heeds limits, and changes parallelism."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 import penstock as ps
-from penstock.cluster.heads import find_head
+from penstock.cluster.heads import Head, HeadAwayError, find_head
 from penstock.commands.running_managers import ByName, drained, place_on
 from penstock.model.control import Limits
-from penstock.model.errors import OptionError
+from penstock.model.errors import OptionError, RetryableError, UserError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
+from tests.contracts.executors.test_memory import LITTLE, check, give, held, keeping
+from tests.contracts.executors.test_memory import ROWS as KEPT_ROWS
 from tests.contracts.executors.test_overload import Peak, dear
 from tests.ray_cluster import GROUP, RayCluster
 
@@ -39,6 +43,30 @@ def test_a_peak_is_shed_and_limits_change_by_name(tmp_path: Path, on_ray: RayClu
     assert metrics.ledger.shed > 0
 
 
+def kill_head(head: Head) -> None:
+    """Kill a head's process, and wait until Ray has started it anew."""
+    process = head.pid()
+    os.kill(process, signal.SIGKILL)
+
+    def is_back() -> bool:
+        try:
+            return head.pid() != process
+        except HeadAwayError:
+            return False
+
+    until(is_back)
+
+
+def is_adopted(head: Head) -> bool:
+    """Return whether a head that follows another goes on with what is there; it fails if it begins anew."""
+    try:
+        told = [line for line in head.report(0).lines if "ADOPTED" in line]
+    except HeadAwayError:
+        return False
+    assert not any("NOT ADOPTED" in line for line in told), told
+    return bool(told)
+
+
 def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     job = MeteredJob(tmp_path)
     job.give(0)
@@ -51,9 +79,42 @@ def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     assert summary.after == preview.after and summary.key_groups_moved > 0
     with pytest.raises(OptionError, match="there is no operator 'per hour'"):
         handle.rescale("per hour", 3)
+    head = find_head("metered")
+    kill_head(head)
+    # The one that follows has the plan of the lost one, and so goes on with what is there.
+    until(lambda: is_adopted(head), handle)
+    job.give(2_000)
+    until(lambda: handle.metrics().source_rows == PARTITIONS * 2_000, handle)
+    assert head.preview_rescale({"per second": 2}).before == {"per second": 3, "windows": 3}
     job.give(ROWS)
     handle.wait()
     job.check()
+
+
+def memory_after_head(number: int) -> int | None:
+    """Return what an operator has under the head of this number, None while that is not there."""
+    try:
+        head = find_head("keeping")
+        return head.memory().operators[0].after_bytes if head.report().head == number else None
+    except (RetryableError, UserError):
+        return None
+
+
+def test_memory_changes_on_ray_and_outlives_the_head(tmp_path: Path, on_ray: RayCluster) -> None:
+    with keeping(tmp_path, executor="ray", task_managers=2, parallelism=2) as handle:
+        until(lambda: held(handle) > 2 * LITTLE, handle)
+        head = find_head("keeping")
+        assert head.preview_memory({"last": LITTLE}).total_bytes == 2 * LITTLE
+        handle.set_memory({"last": LITTLE})
+        until(lambda: held(handle) < 2 * LITTLE, handle)
+        with pytest.raises(OptionError, match="no operator 'first' has state by keys"):
+            handle.set_memory({"first": LITTLE})
+        handle.savepoint("kept", 60.0)
+        os.kill(head.pid(), signal.SIGKILL)
+        until(lambda: memory_after_head(2) == LITTLE)
+        give(tmp_path, KEPT_ROWS)
+        handle.wait()
+    check(tmp_path)
 
 
 @pytest.mark.long("another task manager; test_coming_and_going.py has the same without Ray")

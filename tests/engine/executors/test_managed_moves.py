@@ -7,9 +7,12 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.commands.running_managers import OverHttp
 from penstock.commands.running_move import await_move
 from penstock.engine.executors.managers import handover_parcel
+from penstock.engine.executors.managers.held_moves import UNDER_WAY, HeldMoves
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
+from penstock.engine.executors.simulation.faults import ALL, Faults
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.part_files import encode_part
@@ -24,12 +27,21 @@ from tests.engine.executors.test_simulated_moves import MOVING
 FEW = (1, 4, 5)
 """Seeds that ask for several moves."""
 
+HEADS = (3, 7, 31, 32, 37, 71)
+"""Seeds in which heads are killed in moves and between them."""
 
-def managed(name: str, folder: Path) -> Simulation:
+KILLS = 4
+"""So often at most in each seed."""
+
+CALM = Faults.of(("delay",))
+
+
+def managed(name: str, folder: Path, head_kills: int = 0, faults: Faults = ALL) -> Simulation:
     job = ps.Job()
     MOVING[name](job)
     paging = SimulatedPaging(folder, PagingOptions())
-    made = Simulation(record_pipeline(job.graph, 10_000), parallelism=3, managed=True, paging=paging)
+    recording = record_pipeline(job.graph, 10_000)
+    made = Simulation(recording, parallelism=3, managed=True, head_kills=head_kills, faults=faults, paging=paging)
     made.moves = True
     return made
 
@@ -59,6 +71,36 @@ def test_state_that_gets_lost_on_its_way_is_found(tmp_path: Path, monkeypatch: p
     assert problem is not None and "rows are missing" in problem
 
 
+def adopted(results: list[SeedResult]) -> int:
+    """Return how often a head went on with what was there."""
+    told = [line for result in results for line in result.story]
+    return sum("ADOPTED" in line and "NOT ADOPTED" not in line for line in told)
+
+
+def test_heads_that_are_killed_are_followed_by_ones_that_know_the_owners(tmp_path: Path) -> None:
+    simulation = managed("tumbled", tmp_path, head_kills=KILLS)
+    results = [simulation.run(seed) for seed in HEADS]
+    assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
+    assert sum(result.moves.done for result in results if result.moves is not None) > 0
+    assert adopted(results) > 0
+    points = {name for result in results for name in result.crashed_at}
+    assert {"move.round.told", "move.round.over"} <= points
+    told = [line for result in results for line in result.story]
+    assert any("NOT ADOPTED" in line and UNDER_WAY in line for line in told)
+
+
+def forget_the_owners(patch: pytest.MonkeyPatch) -> None:
+    """A head that follows takes the owners for those of the checkpoint."""
+    patch.setattr(HeldMoves, "said", lambda held: {})
+
+
+def test_a_head_that_does_not_ask_for_the_owners_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = managed("tumbled", tmp_path, head_kills=KILLS, faults=CALM)
+    simulation.moves_wanted = 200.0
+    forget_the_owners(monkeypatch)
+    assert next((seed for seed in range(1, 201) if simulation.run(seed).problem is not None), None) is not None
+
+
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_between_task_managers")
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_of_moves_between_task_managers_puts_out_what_the_undisturbed_run_does(
@@ -77,19 +119,20 @@ def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path) -> Non
     assert handle.metrics_url is not None
     address = parse_address(handle.metrics_url)
     client = JobClient(dataclasses.replace(address, token=own_token(address.port)))
+    job_there = OverHttp(client)
     until(lambda: handle.metrics().source_rows == PARTITIONS * 500, handle)
     places = {item.name: item.task_manager for item in client.instances().instances}
     keyed = [name for name in places if name.startswith("per ")]
     for name in keyed:
         other = "tm-1" if places[name] == "tm-0" else "tm-0"
-        record = await_move(client, client.move(name, other), quiet=True)
+        record = await_move(job_there, client.move(name, other), quiet=True)
         assert record.summary is not None
         assert record.moved_key_groups == record.key_groups == record.summary.key_groups > 0
         assert record.summary.state_bytes > 0 and record.summary.rounds > 1
         job.give(600)
     source = next(name for name in places if name.startswith("numbers"))
     with pytest.raises(UserError, match="nothing in it has state that lies by key"):
-        await_move(client, client.move(source, "tm-1" if places[source] == "tm-0" else "tm-0"), quiet=True)
+        await_move(job_there, client.move(source, "tm-1" if places[source] == "tm-0" else "tm-0"), quiet=True)
     assert client.status().restarts == 0
     handle.savepoint("after", 60)
     job.give(ROWS)

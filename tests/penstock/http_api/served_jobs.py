@@ -12,6 +12,7 @@ from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
 from penstock.model.execution_graph import ExecutionGraph
@@ -35,6 +36,15 @@ class StillJob:
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
         raise ps.OptionError("it stays as it is")
+
+    def memory(self) -> MemorySummary:
+        return MemorySummary((), 0, None)
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        raise ps.OptionError("it has no memory")
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        return self.preview_memory(budgets)
 
     def status(self) -> JobStatus:
         return JobStatus("items", "running", 1, takes_checkpoints=True)

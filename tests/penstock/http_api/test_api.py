@@ -29,6 +29,7 @@ BODIES = {
     "/v1/limits": {"shed": "off"},
     "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
     "/v1/rescales": {"parallelism": {"per item": 2}, "dry_run": True},
+    "/v1/memory": {"budgets": {"per item": 64_000_000}, "dry_run": True},
     "/v1/task-managers": {"wanted": 2},
     "/v1/savepoints": {"name": "first"},
 }
@@ -170,6 +171,30 @@ def test_parallelism_changes_while_the_job_runs(handle: Handle) -> None:
     )
     status, answer = request(url, "POST", "/v1/rescales", order, ACTION_TOKEN)
     assert status == 409 and "nothing would change: 'per item' has 3 instances already" in answer["error"]
+
+
+def test_memory_changes_while_the_job_runs(handle: Handle) -> None:
+    url, order = handle.metrics_url, {"budgets": {"per item": 8 << 20}}
+    assert request(url, "POST", "/v1/memory", order)[0] == 401
+    assert request(url, "POST", "/v1/memory", {**order, "dry_run": True}, ACTION_TOKEN)[0] == 200
+    before = request(url, "GET", "/v1/memory")[1]["memory"]
+    assert before == {
+        "operators": [{"operator": "per item", "instances": 1, "before_bytes": None, "after_bytes": None}],
+        "total_bytes": 0,
+        "quota_bytes": None,
+    }
+    status, answer = request(url, "POST", "/v1/memory", order, ACTION_TOKEN)
+    assert status == 200 and answer["memory"]["operators"][0]["after_bytes"] == 8 << 20
+    assert request(url, "GET", "/v1/memory")[1]["memory"]["total_bytes"] == 8 << 20
+    status, answer = request(url, "POST", "/v1/memory", {"budgets": {"per item": None}}, ACTION_TOKEN)
+    assert answer["memory"]["operators"][0] == {
+        "operator": "per item",
+        "instances": 1,
+        "before_bytes": 8 << 20,
+        "after_bytes": None,
+    }
+    status, answer = request(url, "POST", "/v1/memory", {"budgets": {"per hour": 8 << 20}}, ACTION_TOKEN)
+    assert status == 409 and "no operator 'per hour' has state by keys" in answer["error"]
 
 
 def test_a_stop_keeps_the_savepoint_and_ends_the_job(handle: Handle, tmp_path: Path) -> None:

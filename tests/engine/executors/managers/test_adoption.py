@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.engine.executors.managers.adoption import adoption, cuts_of, plan_digest, receipts_behind
 from penstock.engine.executors.managers.adoption_messages import HeldDeployment, Holding, KeptCut
+from penstock.engine.executors.managers.held_moves import UNDER_WAY
 from penstock.engine.jobs.adoption import Adopt, RestoreAnew
 from penstock.engine.plan.regions import regions
 from penstock.state.checkpoints.results import PublishedCheckpoint
@@ -126,6 +127,7 @@ def test_one_instance_too_few_or_too_many_is_a_doubt(answers, data):
         (lambda held: change_part(held, 0, begun_from=LAST.epoch + 1), "began from checkpoint 8"),
         (lambda held: change(change_part(held, 0, begun_from=1), passed={}), "was not part of checkpoint 7"),
         (lambda held: change_part(held, 0, tasks=(99,)), "no region of the plan"),
+        (lambda held: change_part(held, 0, fault=UNDER_WAY), "a move of key groups was under way"),
     ],
 )
 @given(data=st.data())
@@ -164,6 +166,25 @@ def test_deployments_of_one_region_by_two_numbers_are_a_doubt(answers):
     answers[name] = change_part(answers[name], number, number=1_000)
     found = adoption(graph(), digest(), LAST, answers)
     assert isinstance(found, Adopt if len(shared) == 1 else RestoreAnew)
+
+
+@given(holdings(), st.data())
+def test_owners_are_those_that_all_task_managers_know_of(answers, data):
+    parts = [(name, number) for name, held in answers.items() for number in range(len(held.deployments))]
+    region = {answers[name].deployments[at].number for name, at in parts[:1]}.pop()
+    of_region = [(name, at) for name, at in parts if answers[name].deployments[at].number == region]
+    table = tuple(data.draw(st.lists(st.integers(0, 2), min_size=4, max_size=4)))
+    knowing = data.draw(st.integers(1, len(of_region)))
+    for name, at in of_region[:knowing]:
+        task = answers[name].deployments[at].tasks[0]
+        answers[name] = change_part(answers[name], at, last_move=5, owners={task: table})
+    found = adoption(graph(), digest(), LAST, answers)
+    if knowing < len(of_region):
+        assert isinstance(found, RestoreAnew) and "do not agree" in found.reason
+        return
+    assert isinstance(found, Adopt)
+    (moved,) = (item for item in found.deployments if item.number == region)
+    assert moved.last_move == 5 and [owners.tolist() for owners in moved.owners.values()] == [list(table)]
 
 
 @given(holdings())
