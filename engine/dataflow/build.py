@@ -10,6 +10,7 @@ from penstock.engine.core.contract import DeadLetters, Operator, OperatorContext
 from penstock.engine.dataflow.attempt_start import FIRST, AttemptStart
 from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.dead_letter_output import DeadLetterOutput
+from penstock.engine.dataflow.exchange import Rebalance
 from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.dataflow.instance import Instance, Participation
 from penstock.engine.dataflow.instance_services import InstanceServices
@@ -23,6 +24,7 @@ from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.plan.branch_shedders import branches_behind
+from penstock.engine.plan.free_edges import Routes
 from penstock.engine.plan.key_samplers import key_samplers_behind
 from penstock.engine.plan.planner import has_broadcast_input, lies_by_key, placed_by
 from penstock.engine.plan.query_routes import QueryRoutes
@@ -50,6 +52,7 @@ class Build:
 
     What was built of some tasks only has those of them; what is hosted elsewhere is not in it. ``alignments`` are those
     of regions, by their `region_id`, ``owners`` who had the key groups of each task when it was built.
+    ``rebalances`` are the outputs of producers here whose rows may go to any instance.
     """
 
     graph: ExecutionGraph
@@ -60,6 +63,7 @@ class Build:
     stores: dict[OperatorId, list[StateStore]] = field(default_factory=dict)
     alignments: dict[TaskId, SourceAlignment] = field(default_factory=dict)
     owners: dict[TaskId, Owners] = field(default_factory=dict)
+    rebalances: dict[Edge, list[Rebalance]] = field(default_factory=dict)
 
     @property
     def instances(self) -> list[Instance]:
@@ -79,6 +83,7 @@ class Build:
         self.stores.update(part.stores)
         self.alignments.update(part.alignments)
         self.owners.update(part.owners)
+        self.rebalances.update(part.rebalances)
 
     def remove(self, tasks: Collection[TaskId]) -> None:
         """Let go of what was built of some tasks, whole regions; from the thread of the loop."""
@@ -93,6 +98,7 @@ class Build:
             if edge.producer in operators:
                 self.senders.pop(edge, None)
                 self.receivers.pop(edge, None)
+                self.rebalances.pop(edge, None)
 
     def operators(self) -> list[Operator]:
         """Return every operator of every instance."""
@@ -103,6 +109,12 @@ class Build:
         branches = {branch_name(edge): rate for edge, rate in rates.branches.items()}
         for head in self.heads():
             head.set_keep(rates.sources.get(head.name, 1.0), branches)
+
+    def set_routes(self, routes: Routes) -> None:
+        """Let instances get these shares of rows that may go to any, from the next batch on; in turns without."""
+        for edge, outputs in self.rebalances.items():
+            for output in outputs:
+                output.set_shares(routes.get(self.graph.node(edge.consumer).name, ()))
 
     def set_sic(self, terms: SicTerms) -> None:
         """Let sources know what their records stand for, and sinks how accurate their queries are."""
@@ -162,7 +174,8 @@ class _Builder:
         self._owners = owner_tables(graph, options.key_groups, noted)
         self._routes = QueryRoutes(graph)
         self._wiring = Wiring(graph, services, options.channel_bytes, self._owners)
-        self._build = Build(graph, senders=self._wiring.senders, receivers=self._wiring.receivers)
+        wiring = self._wiring
+        self._build = Build(graph, senders=wiring.senders, receivers=wiring.receivers, rebalances=wiring.rebalances)
         self.opened: list[Operator] = []
         self.heads: list[SourceHead] = []
 

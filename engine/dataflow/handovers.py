@@ -101,7 +101,7 @@ class Handovers:
     def _install(self, handover: Handover) -> None:
         for name, buckets in handover.buckets.items():
             self._paged[name].install(buckets)
-        buckets = sum(map(len, handover.buckets.values()))
+        count = sum(map(len, handover.buckets.values()))
         paused_ns = self._clock.monotonic_ns() - self._since_ns
         said = handover.move, handover.task, handover.giver, handover.taker
-        self._tell(Installed(*said, buckets, paused_ns))
+        self._tell(Installed(*said, count, paused_ns))

@@ -30,6 +30,7 @@ class Wiring:
         """Begin without channels; ``owners`` are those of the key groups of each task."""
         self.senders: dict[Edge, dict[Pair, SendingHalf]] = {}
         self.receivers: dict[Edge, dict[Pair, ReceivingHalf]] = {}
+        self.rebalances: dict[Edge, list[Rebalance]] = {}
         self._graph = graph
         self._make = services.channel
         self._hosts = services.hosts
@@ -78,7 +79,9 @@ class Wiring:
             case "broadcast":
                 return Broadcast(senders)
             case "rebalance":
-                return Rebalance(senders, first=producer)
+                rebalance = Rebalance(senders, first=producer)
+                self.rebalances.setdefault(edge, []).append(rebalance)
+                return rebalance
             case "hash":
                 return self._hash(edge, senders)
         raise BugError(f"edge {edge} has an unknown exchange")

@@ -25,6 +25,9 @@ from penstock.http_api.answers import (
     RescaleAnswer,
     RescaleRequest,
     RescalesAnswer,
+    RouteAnswer,
+    RouteRequest,
+    RoutesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StopAnswer,
@@ -98,6 +101,8 @@ class Handlers:
             ("GET", "/v1/moves"): _answering(self._moves),
             ("POST", "/v1/rescales"): _answering(self._rescale),
             ("GET", "/v1/rescales"): _answering(self._rescales),
+            ("POST", "/v1/routes"): _answering(self._route),
+            ("GET", "/v1/routes"): _answering(self._routes),
             ("POST", "/v1/task-managers"): _answering(self._change_managers),
             ("GET", "/v1/task-managers"): _answering(self._managers),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
@@ -180,6 +185,16 @@ class Handlers:
     async def _rescales(self, request: Request) -> Response:
         job = self._begun()
         return _json(RescalesAnswer(job.status().name, job.rescales.records()))
+
+    async def _route(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, RouteRequest)
+        # On Ray they are kept on the cluster, for which nobody else is to wait.
+        routes = await asyncio.to_thread(job.route, order.operator, order.shares)
+        return _json(RouteAnswer(job.status().name, dict(routes)))
+
+    async def _routes(self, request: Request) -> Response:
+        metrics = await self._read()
+        return _json(RoutesAnswer(metrics.name, metrics.routes))
 
     async def _change_managers(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, TaskManagersRequest)

@@ -8,6 +8,7 @@ from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.managed_routes import ManagedRoutes
 from penstock.engine.executors.managers.places import names_at
 from penstock.engine.jobs.adoption import AdoptedDeployment
 from penstock.engine.jobs.attempt import AttemptContext, Struck
@@ -66,6 +67,7 @@ class ManagedMoves:
             self._orders.open()
             over = OptionError(f"job {head.plan.name!r} is over: nothing moves")
             context.resources.callback(self._orders.close, over)
+        self._routes = ManagedRoutes(head, deployments, context)
         self._coordinator = MoveCoordinator()
         self._owners: dict[TaskId, Owners] = {}
         self._ended: set[str] = set()
@@ -93,6 +95,7 @@ class ManagedMoves:
         self._owners |= {task: tables[task] for task in tasks}
         names = {name for task in self._graph.tasks if task.id in tasks for name in self._graph.instances(task)}
         self._ended -= names
+        self._routes.say()
 
     def adopted(self, deployments: Iterable[AdoptedDeployment], restored: RestoredState | None) -> None:
         """Instances of another head go on, with the owners that the task managers know of since."""
@@ -119,6 +122,7 @@ class ManagedMoves:
 
     def turn(self) -> Struck | None:
         """Begin what was asked for, if nothing is under way; return what a round that takes too long strikes."""
+        self._routes.look()
         reroute, now_ns = self._coordinator.moving, self._clock.monotonic_ns()
         if reroute is None:
             if self._order is not None:

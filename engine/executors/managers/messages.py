@@ -26,6 +26,7 @@ from penstock.engine.executors.managers.move_messages import (
     OfMoves,
     RoundOver,
     SendMarkers,
+    SetRoutes,
     StateGiven,
     StateInstalled,
     ToMovers,
@@ -42,7 +43,7 @@ from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
 __all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
-__all__ += ["Progress", "RegionProgress", "RoundOver", "StuckInStep", "ToMovers", "WarmedUp"]
+__all__ += ["Progress", "RegionProgress", "RoundOver", "SetRoutes", "StuckInStep", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -309,6 +310,7 @@ ToManager = (
     | Adopt
     | SetKeep
     | ToMovers
+    | SetRoutes
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 

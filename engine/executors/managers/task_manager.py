@@ -115,7 +115,7 @@ class TaskManager:
                 self.has_left = True
             case ms.SendMarkers() | ms.RoundOver():
                 self._moves.hear(message)
-            case ms.EpochCommitted() | ms.SetKeep():
+            case ms.EpochCommitted() | ms.SetKeep() | ms.SetRoutes():
                 self._deployed.hear(message)
             case ms.ReadHolding():
                 self.lose_head()

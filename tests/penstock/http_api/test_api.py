@@ -29,6 +29,7 @@ BODIES = {
     "/v1/limits": {"shed": "off"},
     "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
     "/v1/rescales": {"parallelism": {"per item": 2}, "dry_run": True},
+    "/v1/routes": {"operator": "per item", "shares": [3, 1]},
     "/v1/task-managers": {"wanted": 2},
     "/v1/savepoints": {"name": "first"},
 }
