@@ -144,6 +144,9 @@ class Source(ABC):
     in_caller: bool = False
     """Whether its instances run in the process that started the job, whose objects it holds."""
 
+    has_message_keys: bool = False
+    """Whether its readers tell the sampler the keys of messages before these are decoded (`Sampler.chosen`)."""
+
     discovery_us: int | None = None
     """How often a running job asks `partitions_since` for new partitions, in microseconds; None: never.
 
@@ -386,8 +389,8 @@ class Sink(ABC):
         if self.transactional:
             raise RetryableError(f"{self.describe()!r} does not take over writers that outlived their job's head")
 
-    def resize(self, parallelism: int) -> None:
-        """Have so many writers from now on; none is open, `recover` comes next. The default does nothing."""
+    def resize(self, parallelism: int, *, running: bool = False) -> None:
+        """Have so many writers. None is open and `recover` comes next; if ``running``, some follow those that are."""
 
     def release(self) -> None:
         """Let go of what `commit` and `recover` hold open: the job is over, well or not. Must not raise.

@@ -10,7 +10,7 @@ from penstock.model.errors import OptionError
 from penstock.model.max_error import check_error
 
 Shed = Literal["off", "qod", "qod-paper", "sic", "both"]
-Mode = Literal["recommend", "act"]
+Mode = Literal["recommend", "act", "shed", "scale"]
 OfferedRates = Literal["end offsets", "lag maxima"]
 Shedder = Literal["fair", "random", "fifo", "equal-share"]
 
@@ -31,7 +31,8 @@ class Control:
     ``shed``: the policy that chooses keep rates for queries with a minimum accuracy below 1; ``qod-paper`` shares out
     CPU as the paper does, ``off``: none. ``sic`` drops of what waits so that all queries keep equally much of their
     input (DISSP), ``both`` does so with what the rates of ``qod`` leave; these two have to act. ``mode``: ``act``, or
-    ``recommend``, which decides and only says so. ``shed_backlog``: rows that waited before the job started or was
+    ``recommend``, which decides and only says so; with ``shed`` who sheds acts and who scales recommends, with
+    ``scale`` the other way round. ``shed_backlog``: rows that waited before the job started or was
     restored may be shed, too. ``period_s``: the time between two decisions, whole seconds. ``offered``: the measure of
     a source's input, ``lag maxima`` as in the paper. ``shedder``: who chooses of what waits with ``sic`` and ``both``:
     ``fair``, or a baseline of its paper.
@@ -69,10 +70,10 @@ class Control:
                 raise OptionError(
                     f"control: {option} is {', '.join(map(repr, valid[:-1]))} or {valid[-1]!r}, not {value!r}"
                 )
-        if self.shed in BY_SIC and self.mode != "act":
+        if self.shed in BY_SIC and not self.may_shed:
             raise OptionError(
                 f"control: shed={self.shed!r} decides four times a second of what waits, and has nothing to recommend: "
-                "say mode='act', or shed='qod'"
+                "say mode='act' or 'shed', or shed='qod'"
             )
         if isinstance(self.period_s, bool) or not isinstance(self.period_s, int) or self.period_s < 1:
             raise OptionError(f"control: period_s is a number of whole seconds, 1 or more, not {self.period_s!r}")
@@ -83,22 +84,39 @@ class Control:
             given = [name for name in ("cores", "memory", "parameters") if getattr(self, name) not in (None, {})]
             if given:
                 raise OptionError(f"control: {given[0]} is of a policy that scales: say which, as scale='ds2'")
+            if self.mode == "scale":
+                raise OptionError("control: mode='scale' lets who scales act, and nobody does: say who, as scale='ds2'")
         if self.cores is not None and not self.cores > 0:
             raise OptionError(f"control: cores is a number above 0, not {self.cores!r}")
         if self.memory is not None:
             to_bytes(self.memory, "control: memory")
 
     @property
+    def memory_bytes(self) -> int | None:
+        """The most bytes of memory; None: what the machines have."""
+        return None if self.memory is None else to_bytes(self.memory, "control: memory")
+
+    @property
     def quotas(self) -> dict[str, Any]:
         """The limits of a policy that scales, by their names."""
-        memory = None if self.memory is None else float(to_bytes(self.memory, "control: memory"))
-        given = {"most_cores": self.cores, "most_memory_bytes": memory}
+        memory = self.memory_bytes
+        given = {"most_cores": self.cores, "most_memory_bytes": None if memory is None else float(memory)}
         return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def may_shed(self) -> bool:
+        """Whether who sheds acts, or would if somebody did."""
+        return self.mode in ("act", "shed")
+
+    @property
+    def may_scale(self) -> bool:
+        """Whether who scales acts."""
+        return self.mode in ("act", "scale")
 
     @property
     def is_acting(self) -> bool:
         """Whether rows may be shed."""
-        return self.shed != "off" and self.mode == "act"
+        return self.shed != NOBODY and self.may_shed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The physical plan: chains of operators as tasks, their instances, and the channels between tasks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId, TaskId
@@ -13,7 +13,7 @@ class Edge:
     """One input of one operator as the planner decided it.
 
     ``chained`` edges are calls inside a task; the others become channels between all pairs of instances the exchange
-    needs. ``keys`` are set for hash exchanges.
+    needs. ``keys`` are set for hash exchanges; edges are told apart without them.
     """
 
     producer: OperatorId
@@ -22,7 +22,7 @@ class Edge:
     port: int
     exchange: str
     chained: bool
-    keys: tuple[Expr, ...] = ()
+    keys: tuple[Expr, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

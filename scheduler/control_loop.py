@@ -88,7 +88,6 @@ class ControlLoop:
         """Return what due policies decide on their snapshots, the effects of earlier actions, and the memory."""
         decisions: list[LoopDecision] = []
         effects: list[Effect] = []
-        owned = owners_of({item.name: item.role for item in self.policies})
         for item in self._ranked():
             snapshot = snapshots.get(item.name)
             if snapshot is None:
@@ -103,26 +102,43 @@ class ControlLoop:
                 effects += seen
                 if item.role.level >= Level.SIZE and self._all_wait(state, readings):
                     continue
-            prepared = with_refusals(with_ages(snapshot, state.touched_s), state.refused.get(item.name, ()))
+            prepared = self.prepared(item.name, snapshot, state)
             decided, memory = item.policy.decide(prepared, state.memories[item.name])
+            state = replace(state, memories={**state.memories, item.name: memory})
             if fault:
                 # Nothing can be told of it, not even when it was.
                 decisions.append(LoopDecision(item.name, prepared, decided, NoChange(fault, cause=Cause.NOT_MEASURED)))
-                state = replace(state, memories={**state.memories, item.name: memory})
                 continue
-            result = self._limited(item, prepared, decided, owned[item.name], state)
-            state = replace(
-                state,
-                memories={**state.memories, item.name: memory},
-                refused={**state.refused, item.name: result.withheld},
-            )
-            state = self._begun(self._moves_waiting(state, decided, now_s), result, now_s)
-            if item.role.level >= Level.SIZE:
-                state = replace(state, sized_s=now_s)
-            if Resource.KEEP_RATES in owned[item.name] and has_seen(decided):
-                state = self.after_shedding(state, shed_applications(prepared, decided), prepared, now_s)
+            result, state = self._allowed(item, prepared, decided, now_s, state)
             decisions.append(result)
         return tuple(decisions), tuple(effects), state
+
+    def prepared(self, name: str, snapshot: ClusterSnapshot, state: LoopState) -> ClusterSnapshot:
+        """Return a snapshot as a policy is to see it: with ages since actions, and what was withheld of its last."""
+        return with_refusals(with_ages(snapshot, state.touched_s), state.refused.get(name, ()))
+
+    def judge(
+        self, name: str, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
+    ) -> tuple[LoopDecision, tuple[Effect, ...], LoopState]:
+        """Return what `tick` does of a decision that the caller has let a policy make on a prepared snapshot."""
+        item = next(item for item in self.policies if item.name == name)
+        readings = plausible_snapshot(prepared, None, item.policy.limits.lost_after_s)
+        state, effects = self._observed(with_starts(state, readings), readings, name)
+        result, state = self._allowed(item, prepared, decided, now_s, state)
+        return result, tuple(effects), state
+
+    def _allowed(
+        self, item: Steering, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
+    ) -> tuple[LoopDecision, LoopState]:
+        owns = owners_of({each.name: each.role for each in self.policies})[item.name]
+        result = self._limited(item, prepared, decided, owns, state)
+        state = replace(state, refused={**state.refused, item.name: result.withheld})
+        state = self._begun(self._moves_waiting(state, decided, now_s), result, now_s)
+        if item.role.level >= Level.SIZE:
+            state = replace(state, sized_s=now_s)
+        if Resource.KEEP_RATES in owns and has_seen(decided):
+            state = self.after_shedding(state, shed_applications(prepared, decided), prepared, now_s)
+        return result, state
 
     def after_shedding(
         self, state: LoopState, shed: frozenset[str], snapshot: ClusterSnapshot, now_s: float

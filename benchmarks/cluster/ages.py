@@ -72,7 +72,7 @@ def _now_ns() -> int:
 def steps_of(ages_ms: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the step of each age."""
     steps = np.floor(10 * np.log10(np.maximum(ages_ms, FIRST_MS) / FIRST_MS)).astype(np.int64)
-    return np.minimum(steps, STEPS - 1)
+    return np.asarray(np.minimum(steps, STEPS - 1), np.int64)
 
 
 def read_ages(folder: Path) -> tuple[NDArray[np.int64], Counts]:

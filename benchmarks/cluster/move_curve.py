@@ -84,17 +84,15 @@ def _line(span: Span, seconds: NDArray[np.float64], counts: Counts, quiet_s: flo
     rate_before = before[:, OTHERS].sum() / max(len(before), 1)
     window = min(RATE_SLOTS, int(near.sum()))
     means = np.convolve(counts[near][:, OTHERS].sum(axis=1), np.ones(window) / window, "valid")
-    p99s = {
-        name: ((quantile_ms(part(during), 0.99) or 0.0), (quantile_ms(part(before), 0.99) or 1.0))
-        for name, part in (("others", lambda rows: rows[:, OTHERS].sum(axis=0)), ("all", lambda rows: rows.sum((0, 1))))
-    }
+    others = quantile_ms(during[:, OTHERS].sum(axis=0), 0.99), quantile_ms(before[:, OTHERS].sum(axis=0), 0.99)
+    everybody = quantile_ms(during.sum(axis=(0, 1)), 0.99), quantile_ms(before.sum(axis=(0, 1)), 0.99)
     return {
         "way": span.name,
         "took_s": span.until_s - span.from_s,
         "others_rate": float(means.min() / max(rate_before, 1e-9)),
-        "others_p99": p99s["others"][0] / p99s["others"][1],
-        "all_p99": p99s["all"][0] / p99s["all"][1],
-        "p99_before_ms": p99s["all"][1],
+        "others_p99": (others[0] or 0.0) / (others[1] or 1.0),
+        "all_p99": (everybody[0] or 0.0) / (everybody[1] or 1.0),
+        "p99_before_ms": everybody[1] or 0.0,
     }
 
 

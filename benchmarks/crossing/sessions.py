@@ -21,7 +21,8 @@ from penstock.benchmarks.nexmark.run import CountingSink
 from penstock.dsl.job import Job
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.instance_services import (
     Halves,
     InstanceServices,

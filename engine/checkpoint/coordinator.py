@@ -74,6 +74,10 @@ class CheckpointCoordinator:
         """The latest events, oldest first."""
         return self._log.entries
 
+    def is_quiet(self) -> bool:
+        """Return whether instances run and no checkpoint is in flight."""
+        return self.state is _S.READY
+
     def is_halted(self) -> bool:
         """Return whether all instances are down and nothing is left half done."""
         return self.state is _S.HALTED
@@ -185,6 +189,8 @@ class CheckpointCoordinator:
         match event:
             case ev.Started():
                 return self._start(event)
+            case ev.Joined():
+                self._attempts.update(dict.fromkeys(event.instances, event.attempt))
             case ev.Tick():
                 return self._tick(event.now_ns)
             case ev.Requested():
@@ -231,9 +237,11 @@ class CheckpointCoordinator:
             self._attempts.clear()
             self._ended.clear()
             self._sources = frozenset()
+        for instance in event.gone:
+            self._attempts.pop(instance, None)
         self._attempts.update(dict.fromkeys(event.instances, event.attempt))
         self._sources = (self._sources - event.instances) | event.sources
-        for instance in event.instances:
+        for instance in event.instances | event.gone:
             self._ended.pop(instance, None)
         restored = event.restored or 0
         self._last_epoch = max(self._last_epoch, event.last_epoch, restored)

@@ -14,7 +14,8 @@ class Started:
 
     ``sources`` are those of ``instances`` that read from outside. ``restored`` is the epoch of the checkpoint they
     began from, None without one. ``last_epoch`` is the greatest epoch known to have been begun by an earlier run of the
-    job, complete or not; 0 if there was none. ``alone``: nothing that ran before counts any more, also of other names.
+    job, complete or not; 0 if there was none. ``alone``: nothing that ran before counts any more, also of other names;
+    else those that are ``gone`` do not.
     """
 
     now_ns: int
@@ -24,6 +25,18 @@ class Started:
     restored: int | None = None
     last_epoch: int = 0
     alone: bool = False
+    gone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Instances that read nothing from outside have joined those that run, of the attempt of these: barriers meet them.
+
+    No checkpoint may be in flight.
+    """
+
+    attempt: int
+    instances: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +162,7 @@ class CommitFailed:
 
 Event = (
     Started
+    | Joined
     | Tick
     | Requested
     | DrainRequested

@@ -3,17 +3,18 @@
 One session serves one attempt after the other (`jobs.recovery`); writing happens in the `Background`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from penstock.engine.checkpoint import events as ev
+from penstock.engine.checkpoint.connector_calls import tell_sources, widen_sinks
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointStatistics
 from penstock.engine.checkpoint.kept_files import KeptFiles
 from penstock.engine.checkpoint.kept_stretches import KeptStretches
 from penstock.engine.checkpoint.notices import CheckpointNotices, not_committed, too_many_failed
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
-from penstock.engine.checkpoint.sink_failure import SinkFailure
+from penstock.engine.checkpoint.sink_failure import SinkFailure, fail_for_good, reason_of
 from penstock.engine.checkpoint.sink_receipts import SinkReceipts
 from penstock.engine.checkpoint.step_retries import retry_until_known
 from penstock.engine.checkpoint.writer import ManifestMaker
@@ -23,7 +24,7 @@ from penstock.engine.core.job_events import CheckpointCommitted, CheckpointFaile
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CheckpointPort, CutTaken, Participants, Report
 from penstock.model.connectors import Sink, Source
-from penstock.model.errors import BugError, FencedError, PenstockError
+from penstock.model.errors import PenstockError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.manifest import CheckpointManifest
 from penstock.state.checkpoints.repository import CheckpointRepository
@@ -87,10 +88,13 @@ class CheckpointSession:
         self._given_up = 0
         self._began_ns: dict[int, int] = {}
 
-    def started(self, port: CheckpointPort, part: Participants, start: AttemptStart) -> None:
+    def started(
+        self, port: CheckpointPort, part: Participants, start: AttemptStart, gone: frozenset[str] = frozenset()
+    ) -> None:
         """Instances of an attempt, all or a region, are about to run: ``port`` reaches all that are up.
 
-        Those of other regions keep their attempt, and what their sinks have prepared.
+        Those of other regions keep their attempt, and what their sinks have prepared; those that are ``gone`` were of
+        this one, and do not come back.
         """
         self._port, alone = port, not self._attempts
         self._attempts |= dict.fromkeys(part.instances, start.attempt)
@@ -110,8 +114,19 @@ class CheckpointSession:
                 restored=None if start.restored is None else start.restored.epoch,
                 last_epoch=start.last_epoch,
                 alone=alone,
+                gone=gone,
             )
         )
+
+    def joined(self, instances: Collection[str], attempt: int) -> None:
+        """Instances have joined those of an attempt that run; no checkpoint is in flight, and they read nothing."""
+        self._attempts |= dict.fromkeys(instances, attempt)
+        self._on(ev.Joined(attempt, frozenset(instances)))
+
+    def widen_sinks(self, writers: Mapping[str, int], answer: Callable[[BaseException | None], None]) -> None:
+        """Let sinks have more writers than run, as no checkpoint is in flight; ``answer`` hears why one cannot."""
+        sinks = {name: self._sinks[name] for name in writers}
+        self._background.submit(lambda: widen_sinks(sinks, writers), lambda done, error: answer(error))
 
     def close(self, reason: PenstockError) -> None:
         """Let go of the attempt, which is over; savepoints that are still awaited fail for this reason."""
@@ -282,8 +297,8 @@ class CheckpointSession:
 
         def answer(manifest: CheckpointManifest | None, error: BaseException | None) -> None:
             if manifest is None:
-                self._on(ev.UploadFailed(epoch, _reason(error)))
-                _fail_for_good(error)
+                self._on(ev.UploadFailed(epoch, reason_of(error)))
+                fail_for_good(error)
                 return
             self._manifests[epoch] = manifest
             self._on(ev.UploadFinished(epoch))
@@ -311,22 +326,16 @@ class CheckpointSession:
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
             if traffic is None:
-                self._on(ev.PublishFailed(command.epoch, _reason(error)))
-                _fail_for_good(error)
+                self._on(ev.PublishFailed(command.epoch, reason_of(error)))
+                fail_for_good(error)
                 return
             self.traffic = traffic
             self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns[command.epoch])
-            self._tell_sources(manifest)
+            tell_sources(self._sources, manifest)
             self._stretches.published(command.epoch)
             self._on(ev.Published(command.epoch))
 
         self._background.submit(work, answer)
-
-    def _tell_sources(self, manifest: CheckpointManifest) -> None:
-        for entry in manifest.sources:
-            source = self._sources.get(entry.operator)
-            if source is not None:
-                source.committed(manifest.job, {name: at["at"] for name, at in entry.positions.items()})
 
     def _retain(self, command: ev.RetainCheckpoints) -> None:
         def work() -> RetentionResult:
@@ -343,7 +352,7 @@ class CheckpointSession:
     def _retained(self, result: RetentionResult | None, error: BaseException | None) -> None:
         """Note what could not be deleted; it goes with a later retention."""
         if result is None:
-            reason = _reason(error)
+            reason = reason_of(error)
         elif result.unreadable:
             reason = f"no file is deleted while a manifest cannot be read. {describe_skipped(result.unreadable)}"
         else:
@@ -378,7 +387,7 @@ class CheckpointSession:
                 return
             if error is not None:
                 self._failure = SinkFailure(committing[-1] if committing else None, error)
-                self._on(ev.CommitFailed(epoch, attempt, _reason(error)))
+                self._on(ev.CommitFailed(epoch, attempt, reason_of(error)))
                 return
             self._receipts.committed(epoch)
             self._news.committed(epoch)
@@ -388,13 +397,3 @@ class CheckpointSession:
             self.savepoints.committed(epoch)
 
         self._background.submit(work, answer)
-
-
-def _fail_for_good(error: BaseException | None) -> None:
-    """End the attempt if the next checkpoint would fail as this one did: by a bug, or as the lease is lost."""
-    if isinstance(error, BugError | FencedError):
-        raise error
-
-
-def _reason(error: BaseException | None) -> str:
-    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

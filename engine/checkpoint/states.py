@@ -13,6 +13,7 @@ from penstock.engine.checkpoint.events import (
     InstanceEnded,
     InstanceFailed,
     InstanceSnapshotted,
+    Joined,
     Published,
     PublishFailed,
     Requested,
@@ -53,6 +54,7 @@ def _to(*states: CheckpointState) -> frozenset[CheckpointState]:
 TRANSITIONS: Mapping[CheckpointState, Mapping[type[Event], frozenset[CheckpointState]]] = {
     _S.READY: {
         **_always(_S.READY),
+        Joined: _to(_S.READY),
         Tick: _to(_S.READY, _S.ALIGNING, _S.UPLOADING),
         InstanceFailed: _to(_S.HALTED),
     },

@@ -19,6 +19,7 @@ from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.scale_control import ScaleControl, ScaleMemory, ScaleSettings
 from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
@@ -95,17 +96,18 @@ class JobControl:
         shedding: LoadShedding | None = None,
         limits: RunningLimits | None = None,
         scaling: ScaleSettings | None = None,
+        memory: RunningMemory | None = None,
     ) -> None:
         """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change.
 
-        ``scaling`` says who scales (None: nobody does).
+        ``scaling`` says who scales (None: nobody does), ``memory`` the budgets of operators as they change.
 
         Raises:
             OptionError: there is no such scaler or parameter; the message names the valid ones.
         """
         self._graph = graph
         numbers = count(1)
-        merger = ReadingMerger(graph, options)
+        merger = ReadingMerger(graph, options, memory)
         self._book = ReadingBook(job, merger, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
         self._cycles = ReadingBook(job, merger, now_ns, numbers)

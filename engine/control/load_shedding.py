@@ -100,12 +100,12 @@ class LoadShedding:
     @property
     def mode(self) -> str:
         """Whether rates are set or said."""
-        return self._control.mode
+        return "act" if self.is_acting else "recommend"
 
     @property
     def is_acting(self) -> bool:
         """Whether rates are to be set, and not only said."""
-        return self._control.mode == "act"
+        return self._control.may_shed
 
     @property
     def counts_sic(self) -> bool:
@@ -210,7 +210,7 @@ class LoadShedding:
         current = self._kept(seen, in_force, _share_read(seen, scope))
         return SheddingStatus(
             self.shed,
-            self._control.mode,
+            self.mode,
             reason,
             tuple(
                 QueryAccuracy(

@@ -21,6 +21,7 @@ from penstock.engine.control.part_reading import (
 )
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.build import Build
+from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.columns import Bools, Floats
 from penstock.model.config import LoopOptions
@@ -65,8 +66,8 @@ class Reading:
     ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns`` and
     ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered`` to each consumer
     instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole process, by place,
-    where all of it is the job's. ``key_groups`` by task; ``state_budget`` in bytes of each instance, NaN without a
-    bound.
+    where all of it is the job's. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without
+    state, NaN without a bound.
     """
 
     graph: ExecutionGraph = field(repr=False)
@@ -133,12 +134,12 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
 class ReadingMerger:
     """Puts readings of a job together of what was read in each place; who asks twice for the same gets it again."""
 
-    def __init__(self, graph: ExecutionGraph, options: LoopOptions) -> None:
-        """Learn the layout of a plan, which does not change."""
+    def __init__(self, graph: ExecutionGraph, options: LoopOptions, memory: RunningMemory | None = None) -> None:
+        """Learn the layout of a plan, which does not change; budgets do with ``memory``."""
         self._layout, self._edges = TaskLayout.of(graph), edges_between_tasks(graph)
         self.names = tuple(name for task in graph.tasks for name in graph.instances(task))
         """The names of instances, in task order."""
-        self._budgets = _budgets(graph, options)
+        self._options, self._memory = options, memory
         self._merged: deque[tuple[Mapping[str, PartReading], Reading]] = deque(maxlen=_REMEMBERED)
 
     def merge(
@@ -151,9 +152,24 @@ class ReadingMerger:
         for known, reading in self._merged:
             if known.keys() == parts.keys() and all(known[place] is part for place, part in parts.items()):
                 return replace(reading, time_ns=time_ns, process_cpu_ns=process_cpu_ns or {})
-        reading = self._read(time_ns, parts, process_cpu_ns or {})
+        mine = {place: self._of_plan(part) for place, part in parts.items()}
+        reading = self._read(time_ns, mine, process_cpu_ns or {})
         self._merged.append((dict(parts), reading))
         return reading
+
+    def _of_plan(self, part: PartReading) -> PartReading:
+        """Return a part without instances that the plan does not have: they have left, and others went on."""
+        graph, row = self._layout.graph, self._layout.row
+        counts = np.array([task.parallelism for task in graph.tasks], np.int64)
+        producers = counts[np.array([row[edge.producer] for edge in self._edges], np.int64)]
+        consumers = counts[np.array([row[edge.consumer] for edge in self._edges], np.int64)]
+        return replace(
+            part,
+            instances=_below(part.instances, "task", counts),
+            sent=_below(part.sent, "edge", producers),
+            received=_below(part.received, "edge", consumers),
+            partitions=_below(part.partitions, "task", counts),
+        )
 
     def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
         layout, edges, graph = self._layout, self._edges, self._layout.graph
@@ -192,10 +208,16 @@ class ReadingMerger:
             figure("state_bytes"),
             tuple(sent("rows")),
             offered,
-            *self._budgets,
+            *_budgets(graph, self._options, {} if self._memory is None else self._memory.wanted),
             _logs(figure, parts),
             process_cpu_ns,
         )
+
+
+def _below(table: pa.Table, kind: str, counts: Numbers) -> pa.Table:
+    """Return the rows of instances whose numbers are below the count of their kind."""
+    kept = integers(table, "number") < counts[integers(table, kind)]
+    return table if kept.all() else table.filter(pa.array(kept))
 
 
 class _Scattered:
@@ -242,14 +264,15 @@ class _ByEdge:
         return np.split(values, self._starts[1:]) if len(self._counts) else []
 
 
-def _budgets(graph: ExecutionGraph, options: LoopOptions) -> tuple[Numbers, Floats]:
+def _budgets(graph: ExecutionGraph, options: LoopOptions, changed: Mapping[str, int | None]) -> tuple[Numbers, Floats]:
     """Return the key groups of each task, and the budget of state of each instance."""
     groups: list[int] = []
     budgets: list[float] = []
     for task in graph.tasks:
         # As the builder deals them out: never fewer than instances.
         groups.append(max(options.key_groups, task.parallelism))
-        keyed = sum(descriptor_of(graph.node(operator).spec).keyed for operator in task.operators)
-        bounded = options.state_bytes is not None and is_stateful(graph, task)
-        budgets += [float(keyed * (options.state_bytes or 0)) if bounded else NAN] * task.parallelism
+        nodes = [graph.node(operator) for operator in task.operators]
+        own = [changed.get(node.name, options.state_bytes) for node in nodes if descriptor_of(node.spec).keyed]
+        bounded = all(size is not None for size in own) or not is_stateful(graph, task)
+        budgets += [float(sum(size or 0 for size in own)) if bounded else NAN] * task.parallelism
     return np.array(groups, np.int64), np.array(budgets, np.float64)

@@ -1,16 +1,22 @@
 """The sizes that a scaler decides on, carried out on a running job: instances of operators, and task managers for them.
 
-Task managers come before the instances that are to be on them, and go after those that were. It belongs to the thread
-of the job's head; what it asks for is done between its turns.
+Task managers come before the instances that are to be on them, and go after those that were. Memory changes in place:
+what falls before other instances come, what rises after that, so that a quota holds meanwhile. It belongs to the
+thread of the job's head; what it asks for is done between its turns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
-from penstock.model.errors import PenstockError
+from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.model.errors import OptionError, PenstockError
+from penstock.model.execution_graph import ExecutionGraph
+
+ChangeMemory = Callable[[ExecutionGraph, Mapping[str, int]], MemorySummary]
+"""Lets operators of a plan, by name, have so many bytes in each instance."""
 
 JOIN_NS = 60_000_000_000
 """How long task managers that were asked for are waited for, until they are warm; then those there are will do."""
@@ -20,20 +26,36 @@ JOIN_NS = 60_000_000_000
 class ScaleResult:
     """The end of what was begun: what it took, or why it was not done."""
 
-    summary: RescaleSummary | None
+    summary: RescaleSummary | MemorySummary | None
     failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOrder:
+    """The sizes that operators of a plan are to have, by their names: instances, and bytes of memory of each instance.
+
+    Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then; memory that
+    ``rises`` is apart from that which ``falls``.
+    """
+
+    graph: ExecutionGraph
+    parallelism: Mapping[str, int]
+    widest: int
+    falls: Mapping[str, int] = field(default_factory=dict)
+    rises: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Order:
-    """Instances by operator, the most that any has then, and until when task managers for them are waited for.
+    """Sizes on their way, and until when task managers for them are waited for.
 
-    ``managers``: how many there are to be, None: nobody was asked for them yet; ``asked`` None: they are waited for.
+    ``has_fallen``: memory that falls has. ``managers``: how many there are to be, None: nobody was asked for them yet;
+    ``asked`` None: they are waited for.
     """
 
-    parallelism: Mapping[str, int]
-    widest: int
+    sizes: SizeOrder
     until_ns: int
+    has_fallen: bool = False
     managers: int | None = None
     asked: "Future[RescaleSummary] | None" = None
 
@@ -41,14 +63,17 @@ class _Order:
 class ScaleActuator:
     """Carries out one order at a time."""
 
-    def __init__(self, rescales: RescaleOrders, managers: ManagerOrders, cores: float | None) -> None:
+    def __init__(
+        self, rescales: RescaleOrders, managers: ManagerOrders, cores: float | None, change_memory: ChangeMemory
+    ) -> None:
         """Begin with none. A task manager has a core: there are ``cores`` of them at most; None: as many as before."""
         self._rescales, self._managers, self._cores = rescales, managers, cores
+        self._change_memory = change_memory
         self._order: _Order | None = None
 
-    def begin(self, parallelism: Mapping[str, int], widest: int, now_ns: int) -> None:
-        """Let operators, by their names, have so many instances; ``widest``: the most that any has then."""
-        self._order = _Order(dict(parallelism), widest, now_ns + JOIN_NS)
+    def begin(self, sizes: SizeOrder, now_ns: int) -> None:
+        """Let operators have these sizes."""
+        self._order = _Order(sizes, now_ns + JOIN_NS)
 
     def turn(self, now_ns: int) -> ScaleResult | None:
         """Go on with what was begun; return how it has ended, None: it has not, or nothing was begun."""
@@ -65,19 +90,29 @@ class ScaleActuator:
         self._order = None
         return ScaleResult(summary, None)
 
-    def _go_on(self, order: _Order, now_ns: int) -> RescaleSummary | None:
+    def _go_on(self, order: _Order, now_ns: int) -> RescaleSummary | MemorySummary | None:
+        sizes = order.sizes
+        if not order.has_fallen:
+            order.has_fallen = True
+            changed = self._change_memory(sizes.graph, sizes.falls) if sizes.falls else None
+            if not (sizes.parallelism or sizes.falls or sizes.rises):
+                raise OptionError("none of these tasks has state by keys, whose memory could change")
+            if not sizes.parallelism:
+                return self._change_memory(sizes.graph, sizes.rises) if sizes.rises else changed
         known = self._managers.known()
         if order.managers is None:
-            order.managers = known.wanted if self._cores is None else max(1, min(int(self._cores), order.widest))
+            order.managers = known.wanted if self._cores is None else max(1, min(int(self._cores), sizes.widest))
             if order.managers > known.wanted:
                 self._managers.resize(order.managers)
         if order.asked is None:
             if len(known.warm) >= order.managers or now_ns >= order.until_ns:
-                order.asked = self._rescales.ask(order.parallelism).answer
+                order.asked = self._rescales.ask(sizes.parallelism).answer
             return None
         if not order.asked.done():
             return None
         summary = order.asked.result()
+        if sizes.rises:
+            self._change_memory(sizes.graph, sizes.rises)
         if order.managers < known.wanted:
             self._managers.resize(order.managers)
         return summary

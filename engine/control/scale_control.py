@@ -1,6 +1,6 @@
 """The scaler of a running job in its head: it looks once per its interval, and recommends to the action log, or acts.
 
-The shell of `scheduler.control_loop` around a job. It can change parallelism, and not the memory of a task that runs.
+The shell of `scheduler.control_loop` around a job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
+from penstock.engine.control.size_orders import order_of
 from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
@@ -27,7 +28,7 @@ Places = tuple[Any, str, Mapping[str, str], Mapping[str, float]]
 """Task managers, the caller, the places of instances, and how long ago each was heard, as `ReadingBook` takes them."""
 
 
-ACTUATORS = frozenset({Resource.PARALLELISM})
+ACTUATORS = frozenset({Resource.PARALLELISM, Resource.TASK_MEMORY})
 """What a running job can change."""
 
 
@@ -80,7 +81,7 @@ class ScaleControl:
             self._state = replace(memory.state, memories=self._state.memories)
         self._has_looked = False
         self._acted_on = None if memory is None else memory.acted_on
-        self._mode = settings.control.mode
+        self._mode = "act" if settings.control.may_scale else "recommend"
         self.status: ScalingStatus | None = None if memory is None else memory.status
         """What was decided last, and what became of it; None: nothing was decided yet."""
 
@@ -116,7 +117,9 @@ class ScaleControl:
             self._keep(decision, effects)
             self.status = self._status_of(decision)
             if decision.acts and isinstance(decision.allowed, RescalePlan) and decision.allowed.tasks:
-                self._begin(decision.allowed, decision.snapshot, now_ns)
+                assert self._actuator is not None
+                self._acted_on = decision.snapshot
+                self._actuator.begin(order_of(decision.allowed, self._graph, decision.snapshot), now_ns)
 
     def _status_of(self, decision: LoopDecision) -> ScalingStatus:
         sizes = decision.allowed.tasks if isinstance(decision.allowed, RescalePlan) else ()
@@ -131,21 +134,9 @@ class ScaleControl:
         if self._log is None:
             return
         self._log.add(decision.snapshot, self.name, decision.decided)
-        if decision.expectations or decision.withheld or effects:
+        if decision.acts or decision.expectations or decision.withheld or effects:
             outcome = "begun" if decision.acts else "recommended"
             self._log.result(decision.snapshot, self.name, outcome, detail_of(decision, effects))
-
-    def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
-        assert self._actuator is not None
-        self._acted_on = snapshot
-        after = {row: task.parallelism for row, task in enumerate(self._graph.tasks)}
-        after |= {size.task: size.parallelism for size in plan.tasks}
-        parallelism = {
-            self._graph.node(operator).name: size.parallelism
-            for size in plan.tasks
-            for operator in self._graph.tasks[size.task].operators
-        }
-        self._actuator.begin(parallelism, max(after.values()), now_ns)
 
     def _ended(self, result: ScaleResult, now_s: float) -> None:
         self._state = ended(self._state, self._state.busy, now_s, is_done=result.failure is None)

@@ -11,6 +11,7 @@ from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.model.control import BY_SIC, NOBODY, Control, ControlOptions, Limits
 from penstock.model.errors import OptionError
 
@@ -26,10 +27,11 @@ def start_control(
     limits: RunningLimits | None = None,
     actuator: ScaleActuator | None = None,
     before: JobControl | None = None,
+    memory: RunningMemory | None = None,
 ) -> JobControl:
     """Return the controllers of a job, which heed ``limits`` as they change; ``actuator`` carries sizes out.
 
-    ``before`` are those of the job's plan before, which are closed.
+    ``before`` are those of the job's plan before, which are closed; ``memory`` is that of operators as it changes.
 
     Raises:
         OptionError: the log cannot be written, limits are of a query without a contract, or who is to scale is not
@@ -46,7 +48,7 @@ def start_control(
             warn(sentence)
     if shedding is not None and limits is not None:
         assert control is not None
-        scope, acts = shedding.scope, shedding.mode == "act"
+        scope, acts = shedding.scope, shedding.is_acting
 
         def check(wanted: Limits) -> None:
             check_limits(plan.graph, wanted)
@@ -55,24 +57,27 @@ def start_control(
 
         limits.watch(check, control.shed)
     if control is not None and control.scale != NOBODY:
-        if control.mode == "act" and actuator is None:
+        if control.may_scale and actuator is None:
             raise OptionError(
-                f"scale={control.scale!r} with mode='act' changes parallelism and task managers: run the job with "
-                "executor='processes' or 'ray' (--executor processes) and checkpoint_dir=..., or say mode='recommend'"
+                f"scale={control.scale!r} with mode={control.mode!r} changes parallelism and task managers: run the "
+                "job with executor='processes' or 'ray' (--executor processes) and checkpoint_dir=..., or say "
+                "mode='recommend', or 'shed' to let who sheds act alone"
             )
-        if options.log is None and control.mode != "act":
+        if options.log is None and not control.may_scale:
             raise OptionError(
                 f"scale={control.scale!r} recommends, and its recommendations go to the action log: say "
                 "action_log='FILE' (--action-log FILE)"
             )
         # What there is not is refused before a file is made.
         scaler(control)
+        if memory is not None:
+            memory.quota_bytes = control.memory_bytes
     log = None if options.log is None else DecisionLog(options.log, warn)
     scaling = None
     if control is not None and control.scale != NOBODY:
-        acting = actuator if control.mode == "act" else None
+        acting = actuator if control.may_scale else None
         scaling = ScaleSettings(control, acting, None if before is None else before.scale_memory)
-    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, scaling)
+    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, scaling, memory)
     if before is not None:
         started.know(before.measured_cpu)
     started.warn = warn
@@ -82,7 +87,7 @@ def start_control(
 def _check_sic(scope: SheddingScope, shed: str, *, acts: bool) -> None:
     """Refuse to shed by SIC what needs a sample by chance or by keys, and where nobody acts."""
     if not acts:
-        raise OptionError(f"shed={shed!r} is of a job that was started with mode='act'")
+        raise OptionError(f"shed={shed!r} is of a job that was started with mode='act' or 'shed'")
     if scope.goals:
         names = ", ".join(map(repr, sorted(scope.goals)))
         raise OptionError(

@@ -107,4 +107,14 @@ class EndOfStream:
     drained: bool = True
 
 
-Element = Batch | Watermark | Barrier | CancelBarrier | Idle | Reroute | EndOfStream
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The sending instance is no more, and the others of its task go on: leave this channel out.
+
+    With ``dismissed`` the receiver is to go, too: it ends once all its channels have said so or have ended.
+    """
+
+    dismissed: bool = False
+
+
+Element = Batch | Watermark | Barrier | CancelBarrier | Idle | Reroute | EndOfStream | Left

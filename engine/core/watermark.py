@@ -35,6 +35,25 @@ class WatermarkMerge:
         self._open_idle += 1
         return len(self._times) - 1
 
+    def join(self) -> int:
+        """Take in one more input, which holds the merged watermark where it is until it advances; return its index."""
+        self._times.append(self.time_us)
+        self._idle.append(False)
+        self._active += 1
+        self._holding += 1
+        self._open += 1
+        return len(self._times) - 1
+
+    def leave(self, index: int) -> bool:
+        """Leave input ``index`` out for good; return whether the merged watermark advanced."""
+        if not self._idle[index]:
+            self._idle[index] = True
+            self._count_active(index, -1)
+        if self._times[index] != END_OF_TIME_US:
+            self._open -= 1
+            self._open_idle -= 1
+        return self._merge()
+
     def advance(self, index: int, time_us: int) -> bool:
         """Input ``index`` reached ``time_us`` and is not idle; return whether the merged watermark advanced.
 
@@ -84,6 +103,12 @@ class RisingTimes:
         self._times = [START_OF_TIME_US] * count
         self._holding = count
         self.least_us = START_OF_TIME_US
+
+    def join(self) -> int:
+        """Take in one more time, which is the least for now; return its index."""
+        self._times.append(self.least_us)
+        self._holding += 1
+        return len(self._times) - 1
 
     def rise(self, index: int, time_us: int) -> None:
         """One of them is ``time_us`` at least."""

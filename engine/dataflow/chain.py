@@ -21,6 +21,7 @@ from penstock.engine.core.elements import (
     Element,
     EndOfStream,
     Idle,
+    Left,
     Reroute,
     Watermark,
 )
@@ -105,7 +106,7 @@ def push(node: ChainNode, port: int, element: Element) -> Iterator[Room]:
             yield from _wait(node, lambda: not node.operator.takes_barrier())
         yield from _emit(node, node.operator.on_barrier(element.epoch))
         yield from _control(node, element)
-    elif isinstance(element, EndOfStream):
+    elif isinstance(element, EndOfStream | Left):
         yield from _end(node, element)
     elif isinstance(element, Idle) and node.operator.unanswered():
         node.idle = True
@@ -163,13 +164,14 @@ def _release(node: ChainNode) -> Iterator[Room]:
         yield from _control(node, Idle())
 
 
-def _end(node: ChainNode, element: EndOfStream) -> Iterator[Room]:
+def _end(node: ChainNode, element: EndOfStream | Left) -> Iterator[Room]:
     operator = node.operator
-    if element.drained:
+    drained = isinstance(element, EndOfStream) and element.drained
+    if drained:
         yield from _emit(node, operator.on_watermark(END_OF_TIME_US))
     # What is left when it has ended is its cut.
     yield from _wait(node, lambda: operator.unanswered() or not operator.takes_barrier())
-    if element.drained:
+    if drained:
         yield from _emit(node, operator.on_end())
         yield from _watermark(node, END_OF_TIME_US)
     elif operator.has_pending():

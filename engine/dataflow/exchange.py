@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.elements import Batch, Element, Reroute, part_of_sic
+from penstock.engine.core.elements import Batch, Element, EndOfStream, Idle, Left, Reroute, Watermark, part_of_sic
 from penstock.engine.dataflow.weighted_turns import WeightedTurns
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
 from penstock.engine.transport.halves import FullSenders, SendingHalf
@@ -28,8 +28,37 @@ class Output(ABC):
         """Take the sending halves of the channels to every receiving instance."""
         self.senders = tuple(senders)
         self._full = FullSenders()
+        # What a receiver that joins must know: the watermark that holds, whether rows are awaited, the end.
+        self._watermark: Watermark | None = None
+        self._is_idle = False
+        self._end: EndOfStream | Left | None = None
         for sender in senders:
             sender.join(self._full)
+
+    def join(self, senders: Sequence[SendingHalf]) -> None:
+        """Send to these, too, which follow those that there are; between two steps."""
+        self.senders += tuple(senders)
+        for sender in senders:
+            sender.join(self._full)
+            if self._watermark is not None:
+                sender.put(self._watermark)
+            if self._is_idle:
+                sender.put(Idle())
+            if self._end is not None:
+                sender.put(self._end)
+
+    def dismiss(self, count: int) -> None:
+        """Send nothing more to the last receivers, so many, but that they may go; between two steps."""
+        if not count:
+            return
+        kept, gone = self.senders[:-count], self.senders[-count:]
+        self.senders, self._full = kept, FullSenders()
+        for sender in kept:
+            sender.join(self._full)
+        for sender in gone:
+            sender.join(FullSenders())
+            if self._end is None:
+                sender.put(Left(dismissed=True))
 
     def has_room(self) -> bool:
         """Return whether a batch may be sent; control elements always may."""
@@ -45,6 +74,13 @@ class Output(ABC):
 
     def send_control(self, element: Element) -> None:
         """Send a control element to every receiver, after all rows sent before."""
+        match element:
+            case Watermark():
+                self._watermark, self._is_idle = element, False
+            case Idle():
+                self._is_idle = True
+            case EndOfStream() | Left():
+                self._end = element
         for sender in self.senders:
             sender.put(element)
 
@@ -59,7 +95,12 @@ class Forward(Output):
 
     def send(self, batch: Batch) -> None:
         """Send rows to the receiver."""
+        self._is_idle = False
         self.senders[0].put(batch)
+
+    def send_control(self, element: Element) -> None:
+        """Send a control element; where the producer goes, the one receiver goes, too."""
+        super().send_control(Left(dismissed=True) if isinstance(element, Left) else element)
 
 
 class Rebalance(Output):
@@ -75,16 +116,28 @@ class Rebalance(Output):
         """The shares that receivers are to get; (): batches go in turn."""
 
     def set_shares(self, shares: Sequence[float]) -> None:
-        """Let receivers get these shares of the rows from here on; none: batches go in turn."""
-        self.shares = tuple(shares)
-        self._turns = WeightedTurns(shares, self._first) if shares else None
+        """Let receivers get these shares of the rows from here on; none, or of others than are there: in turn."""
+        self.shares = tuple(shares) if len(shares) == len(self.senders) else ()
+        self._turns = WeightedTurns(self.shares, self._first) if self.shares else None
 
     def has_room(self) -> bool:
         """Return whether the receiver whose turn it is has room."""
         return self.senders[self._turn()].has_room()
 
+    def join(self, senders: Sequence[SendingHalf]) -> None:
+        """Send to these, too; shares were of the others."""
+        super().join(senders)
+        self.set_shares(self.shares)
+
+    def dismiss(self, count: int) -> None:
+        """Leave the last receivers out of the round; shares were of them, too."""
+        super().dismiss(count)
+        self._next %= len(self.senders)
+        self.set_shares(self.shares)
+
     def send(self, batch: Batch) -> None:
         """Send rows to the next receiver."""
+        self._is_idle = False
         self.senders[self._turn()].put(batch)
         if self._turns is not None:
             self._turns.give(batch.rows.num_rows)
@@ -100,6 +153,7 @@ class Broadcast(Output):
 
     def send(self, batch: Batch) -> None:
         """Send rows to all receivers, an equal share of their SIC to each."""
+        self._is_idle = False
         if batch.sic:
             batch = replace(batch, sic=part_of_sic(batch.sic, 1, len(self.senders)))
         for sender in self.senders:
@@ -127,6 +181,7 @@ class Hash(Output):
 
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
+        self._is_idle = False
         hashes = self._hashes(batch.rows)
         parts = partition(hashes, self._owners, len(self.senders))
         for sender, rows in zip(self.senders, parts, strict=True):

@@ -14,6 +14,7 @@ from penstock.engine.core.elements import (
     Element,
     EndOfStream,
     Idle,
+    Left,
     Reroute,
     Watermark,
     sum_of_sic,
@@ -41,6 +42,9 @@ class InputGate:
     that one: it is given up (`take_given_up`), its channels are read on, and what is left of it is dropped. So is one
     that a channel cancels. A reroute that does not concern the instance blocks no channel, and no barrier.
 
+    Channels may `join` later, and one may say that its sender has `Left`: it counts no more, and the others decide.
+    When the last one ends or leaves, what comes out is the end, or `Left` if the instance itself was dismissed.
+
     Batches of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to
     pieces, and every piece would cost its receiver as many steps as a whole one. One that is large and was not cut
     comes out as it is: to copy it costs more than the steps that would be saved.
@@ -65,6 +69,10 @@ class InputGate:
         self._number = number
         # Reroutes that do not concern the instance, oldest first, and the open channels that have delivered each.
         self._passing: dict[Reroute, set[int]] = {}
+        # Of channels that joined later the last move before that: its marker, and those of earlier ones, never come.
+        self._since: dict[int, int] = {}
+        self._gone: set[int] = set()
+        self._dismissed = False
         # The greatest epoch whose barrier came out or was given up; 0: none.
         self._past_epoch = 0
         self._given_up: list[int] = []
@@ -72,10 +80,30 @@ class InputGate:
         self._said_idle = False
         self._batch_rows = batch_rows
         self._overtaken = False
-        for index, receiver in enumerate(self._receivers):
-            receiver.count_in(self._waiting)
-            receiver.on_arrival = partial(self._arrived, index)
-            self._give_turn(index)
+        for index in range(len(inputs)):
+            self._listen(index)
+
+    def join(self, item: GateInput, last_move: int) -> None:
+        """Take in one more channel of a port that has some, between two steps; no barrier may be under way.
+
+        The merged watermark stays until the channel has brought one. Markers of moves up to ``last_move`` never come
+        on it.
+        """
+        index = len(self.inputs)
+        self.inputs += (item,)
+        self._receivers.append(item.receiver)
+        self._has_turn.append(False)
+        self._merge.join()
+        if self._port_times:
+            self._place.append(self._port_times[item.port].join())
+        self._since[index] = last_move
+        self._said_idle = False
+        self._listen(index)
+
+    def _listen(self, index: int) -> None:
+        self._receivers[index].count_in(self._waiting)
+        self._receivers[index].on_arrival = partial(self._arrived, index)
+        self._give_turn(index)
 
     @property
     def waiting_bytes(self) -> int:
@@ -172,7 +200,7 @@ class InputGate:
             return (port, Watermark(self._merge.time_us)) if advanced else None
         if isinstance(element, Idle):
             return self._idle(port, self._merge.set_idle(index))
-        if isinstance(element, EndOfStream):
+        if isinstance(element, EndOfStream | Left):
             return self._end(index, element)
         if isinstance(element, CancelBarrier):
             if element.epoch > self._past_epoch:
@@ -233,22 +261,32 @@ class InputGate:
             return port, Idle()
         return None
 
-    def _end(self, index: int, element: EndOfStream) -> tuple[int, Element] | None:
+    def _end(self, index: int, element: EndOfStream | Left) -> tuple[int, Element] | None:
+        self._gone.add(index)
         self._ended += 1
-        self._drained = self._drained and element.drained
         port = self.inputs[index].port
+        if isinstance(element, Left):
+            self._dismissed |= element.dismissed
+        else:
+            self._drained = self._drained and element.drained
         if self._ended == len(self.inputs):
-            return port, EndOfStream(self._drained)
+            return port, Left() if self._dismissed else EndOfStream(self._drained)
         # An ended channel counts as having delivered a watermark at the end of time and every later barrier.
-        if element.drained and self._advance(index, END_OF_TIME_US):
+        if self._closes(index, element):
             self._released.append((port, Watermark(self._merge.time_us)))
-        for delivered in self._passing.values():
-            delivered.discard(index)
         self._released.extend((port, reroute) for reroute in self._passed())
         aligned = self._release(port)
         if aligned is not None:
             self._released.append(aligned)
         return self._released.popleft() if self._released else None
+
+    def _closes(self, index: int, element: EndOfStream | Left) -> bool:
+        """Count a channel that has ended or was left no more; return whether the merged watermark advanced."""
+        if isinstance(element, EndOfStream):
+            return element.drained and self._advance(index, END_OF_TIME_US)
+        if self._port_times:
+            self._port_times[self.inputs[index].port].rise(self._place[index], END_OF_TIME_US)
+        return self._merge.leave(index)
 
     def _align(self, index: int, element: Barrier | Reroute) -> tuple[int, Element] | None:
         awaited = self._awaited
@@ -272,10 +310,15 @@ class InputGate:
 
     def _passed(self) -> list[Reroute]:
         """Take out the reroutes that every open channel has delivered."""
-        passed = [item for item, by in self._passing.items() if len(by) + self._ended == len(self.inputs)]
+        passed = [item for item, by in self._passing.items() if not self._lack(item, by)]
         for reroute in passed:
             del self._passing[reroute]
         return passed
+
+    def _lack(self, reroute: Reroute, delivered: set[int]) -> bool:
+        """Return whether a channel is still to deliver a reroute."""
+        without = {index for index, move in self._since.items() if reroute.move <= move}
+        return len(delivered | without | self._gone) < len(self.inputs)
 
     def _cancel(self, epoch: int) -> None:
         awaited = self._awaited
@@ -301,7 +344,7 @@ class InputGate:
         return port, element
 
 
-def _port_times(inputs: Sequence[GateInput]) -> tuple[Mapping[int, RisingTimes], Sequence[int]]:
+def _port_times(inputs: Sequence[GateInput]) -> tuple[Mapping[int, RisingTimes], list[int]]:
     """Return what keeps the watermarks of each port, none if there is one port only, and each channel's place there."""
     counts: Counter[int] = Counter()
     places = []

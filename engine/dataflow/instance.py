@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.core.contract import Clock, Operator, asleep
-from penstock.engine.core.elements import Barrier, Batch, CancelBarrier, Element, EndOfStream, Reroute
+from penstock.engine.core.elements import Barrier, Batch, CancelBarrier, Element, EndOfStream, Left, Reroute
 from penstock.engine.dataflow.accounting import Accounting, Activity
 from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, TakeReport
@@ -220,7 +220,7 @@ class Instance:
                 if isinstance(taken[1], Reroute) and taken[1].concerns(self.index):
                     self._handovers.marked()
                 yield from self._push(*taken)
-                if isinstance(taken[1], Batch | EndOfStream):
+                if isinstance(taken[1], Batch | EndOfStream | Left):
                     return
             return
         assert self.head is not None
@@ -253,7 +253,7 @@ class Instance:
             self._cut(element.epoch, ended=False)
         elif isinstance(element, Reroute):
             self._handovers.passed(element)
-        elif isinstance(element, EndOfStream):
+        elif isinstance(element, EndOfStream | Left):
             self.done = True
             failpoint("instance.ended")
             self._cut(self.delivered + 1, ended=True)

@@ -30,7 +30,7 @@ class Wiring:
         """Begin without channels; ``owners`` are those of the key groups of each task."""
         self.senders: dict[Edge, dict[Pair, SendingHalf]] = {}
         self.receivers: dict[Edge, dict[Pair, ReceivingHalf]] = {}
-        self.rebalances: dict[Edge, list[Rebalance]] = {}
+        self.outputs: dict[Edge, dict[int, Output]] = {}
         self._graph = graph
         self._make = services.channel
         self._hosts = services.hosts
@@ -39,8 +39,11 @@ class Wiring:
         self._leads = leaders(graph)
         self._keys: dict[Edge, CompiledProjection] = {}
 
-    def join(self, edge: Edge) -> None:
-        """Make the channels of an edge, or the halves of them that are here."""
+    def join(self, edge: Edge, begun: Pair = (0, 0)) -> None:
+        """Make the channels of an edge, or the halves of them that are here.
+
+        Where so many producers and receivers have ``begun`` before, channels are made of those that follow alone.
+        """
         senders = self.senders[edge] = {}
         receivers = self.receivers[edge] = {}
         producer_task, consumer_task = self._graph.task_of(edge.producer), self._graph.task_of(edge.consumer)
@@ -48,7 +51,7 @@ class Wiring:
         for producer in range(producer_task.parallelism):
             sends = self._hosts(producer_task.id, producer)
             for pair in self._pairs_from(edge, producer):
-                if not (sends or hosted[pair[1]]):
+                if not (sends or hosted[pair[1]]) or (pair[0] < begun[0] and pair[1] < begun[1]):
                     continue
                 numbers = f"[{producer}]" if edge.exchange == "forward" else f"[{pair[0]}, {pair[1]}]"
                 name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port} {numbers}"
@@ -69,6 +72,7 @@ class Wiring:
         """Return what one producer of an edge sends by."""
         output = self._exchange(edge, producer)
         output.leads_to = self._leads[self._graph.task_of(edge.consumer).id]
+        self.outputs.setdefault(edge, {})[producer] = output
         return output
 
     def _exchange(self, edge: Edge, producer: int) -> Output:
@@ -79,9 +83,7 @@ class Wiring:
             case "broadcast":
                 return Broadcast(senders)
             case "rebalance":
-                rebalance = Rebalance(senders, first=producer)
-                self.rebalances.setdefault(edge, []).append(rebalance)
-                return rebalance
+                return Rebalance(senders, first=producer)
             case "hash":
                 return self._hash(edge, senders)
         raise BugError(f"edge {edge} has an unknown exchange")

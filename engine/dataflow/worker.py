@@ -92,8 +92,7 @@ class Worker:
             self._running[id(instance)] = instance
             if instance.head is not None:
                 self._by_head[id(instance.head)] = instance
-            self._notify(instance, partial(self.touch, instance))
-            self.touch(instance)
+        self.rewire(instances)
 
     def remove(self, instances: Collection[Instance]) -> None:
         """Step these instances never again; no channel may join one of them to one that stays."""
@@ -112,6 +111,12 @@ class Worker:
                 self._by_head.pop(id(instance.head), None)
             instance.accounting.enter(Activity.INPUT_WAIT, now_ns)
         self.at = None
+
+    def rewire(self, instances: Collection[Instance]) -> None:
+        """Look at instances, too, when something happens to channels that have joined them."""
+        for instance in instances:
+            self._notify(instance, partial(self.touch, instance))
+            self.touch(instance)
 
     def set_share(self, instance: str, share: float) -> None:
         """Grant an instance another share of the core, above 0."""

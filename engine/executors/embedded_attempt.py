@@ -18,7 +18,15 @@ from penstock.engine.dataflow.checkpoint_port import Contribution, participants
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
 from penstock.engine.executors.hosted_instances import HostedInstances, HostOptions, Surroundings
-from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
+from penstock.engine.jobs.attempt import (
+    LONGEST_WAIT_S,
+    AttemptContext,
+    JobPlan,
+    LiveDone,
+    Progress,
+    Struck,
+    struck_by_commit,
+)
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
@@ -26,10 +34,12 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import is_exhausted, is_unanswered, read_outstanding
 from penstock.engine.jobs.rows_decided import read_decided
 from penstock.engine.jobs.stop_patience import StopPatience
+from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.operators.sink import LOOK_NS
 from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
@@ -82,6 +92,7 @@ class EmbeddedAttempt:
         self._shed, self._take_stretches = context.shed, context.take_stretches
         self._routes, self._routed = context.routes, 0
         context.routes.open(context.resources, plan.name)
+        self._memory, self._told_memory = context.memory, context.memory.wanted
         self._log_ns = 0
         self._bad_records = options.bad_records or BadRecords()
         self.at_end = False
@@ -103,6 +114,7 @@ class EmbeddedAttempt:
             context.cut_writer,
             context.scratch,
             thread_cpu_ns=None if control is None else control.thread_cpu_ns,
+            budgets=lambda: context.memory.wanted,
         )
         self._hosted = HostedInstances(plan, host, around)
         self.worker: Worker = self._hosted.worker
@@ -203,6 +215,10 @@ class EmbeddedAttempt:
         self._shed.rates = rates
         self.build.set_keep(rates)
 
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Return that it cannot: instances here come and go with a new attempt alone."""
+        return None
+
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
         stepped_ns = self.worker.stepped_ns
@@ -245,6 +261,9 @@ class EmbeddedAttempt:
                 self.set_keep(rates)
             if self._routed != self._routes.version:
                 self._route(self.build)
+            if self._memory.wanted is not self._told_memory:
+                self._told_memory = self._memory.wanted
+                self.build.set_memory(self._told_memory)
             if self._checkpoints is None and self._shed.rates is not None:
                 self._log_kept(self._clock.monotonic_ns())
             failure = self._hosted.dead_letters.failure or self._verdict() or self._undelivered()

@@ -95,7 +95,8 @@ def open_control(options: ControlOptions, plan: JobPlan, context: AttemptContext
     """
 
     def make(plan: JobPlan) -> JobControl:
-        return start_control(plan, context.clock.monotonic_ns(), options, context.warn, context.limits)
+        now_ns, memory = context.clock.monotonic_ns(), context.memory
+        return start_control(plan, now_ns, options, context.warn, context.limits, memory=memory)
 
     embedded = EmbeddedControl(plan, make, context.clock, SystemProbe())
     context.resources.callback(embedded.close)

@@ -3,7 +3,7 @@
 `EmbeddedAttempt` hosts all of a job, a task manager those that the head gives to it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,9 +15,11 @@ from penstock.engine.connectors.letter_routes import LetterRoutes
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.checkpoint_port import InstanceReport, Report
 from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.growth import Growth, Standing, grow
 from penstock.engine.dataflow.handovers import TellMove, nobody_moves
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import (
@@ -67,7 +69,8 @@ class Surroundings:
     operator, ``begun`` returns the last checkpoint that was begun. Without ``report``, which takes what instances of an
     attempt say of barriers, there are no checkpoints; ``cut_writer`` uploads what they contribute. Without ``scratch``
     they have a folder of their own for what nobody keeps. ``state`` makes stores; None: they are of this machine, and
-    what lies by keys is in pages, as it is with ``paging``. ``moves`` takes what instances say of moves.
+    what lies by keys is in pages, as it is with ``paging``. ``budgets`` returns the
+    memory of operators that differs from that of the plan. ``moves`` takes what instances say of moves.
     ``thread_cpu_ns`` returns the time that the calling thread has used on a core; None: that is not measured.
     """
 
@@ -82,6 +85,7 @@ class Surroundings:
     thread_cpu_ns: Callable[[], int] | None = None
     moves: TellMove = nobody_moves
     paging: Paging | None = None
+    budgets: Callable[[], Mapping[str, int | None]] = dict
 
 
 class HostedInstances:
@@ -114,8 +118,7 @@ class HostedInstances:
                 self.dead_letters,
                 wake=around.wake,
                 async_calls=options.async_calls,
-                paging=around.paging
-                or (None if around.state else _paging(plan.loop, scratch, paged=around.report is not None)),
+                paging=around.paging or (None if around.state else _paging(plan.loop, scratch, around)),
                 report=None if around.report is None else partial(_report, around.report, self.cuts),
                 moves=around.moves,
                 keeps=options.keeps,
@@ -148,6 +151,29 @@ class HostedInstances:
         self.build.replace(part)
         self.instances.add(part.instances)
         return part
+
+    def grow(
+        self,
+        plan: JobPlan,
+        start: AttemptStart,
+        tasks: Collection[TaskId],
+        standing: Standing,
+        channel: MakeChannel,
+        hosts: Hosts,
+    ) -> Growth:
+        """Build the instances that some tasks have in a plan beside those that run; they do not run yet.
+
+        Raises:
+            PlanError: an operator does not fit its inputs.
+        """
+        services = replace(self._services, channel=channel, hosts=hosts)
+        growth = grow(self.build, plan.graph, plan.loop, services, start, tasks, standing)
+        self.instances.add(growth.part.instances)
+        return growth
+
+    def join(self, growth: Growth) -> None:
+        """Let producers that are here send to new instances, too."""
+        self.worker.rewire(growth.join())
 
     def begin(self, part: Build, attempt: int) -> None:
         """Let instances that were built run from the next step on."""
@@ -229,10 +255,11 @@ def _state_in_memory(most_bytes: int | None, operator: str, instance: int, image
     return MemoryStore(operator, most_bytes, image)
 
 
-def _paging(options: LoopOptions, scratch: Scratch | None, *, paged: bool) -> Paging | None:
+def _paging(options: LoopOptions, scratch: Scratch | None, around: Surroundings) -> Paging | None:
     """Page the state of jobs that bound it or take checkpoints; without either it stays in memory as it is."""
-    if options.state_bytes is None and not paged:
+    if options.state_bytes is None and around.report is None:
         return None
     assert scratch is not None
     scratch.claim()
-    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), scratch.path / "state")
+    directory = scratch.path / "state"
+    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), directory, budgets=around.budgets)

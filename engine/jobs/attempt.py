@@ -24,7 +24,9 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.jobs.running_memory import RunningMemory
+from penstock.engine.moves.live_changes import LiveChange
+from penstock.engine.moves.move_orders import MoveOrders, MoveSummary
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.model.config import LoopOptions
@@ -65,10 +67,11 @@ class AttemptContext:
     ``checkpoints`` are taken if there is a session for them; ``cut_writer`` then uploads what instances in this process
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
-    ``shed`` has the keep rates that were set last, ``limits`` those of queries as they were changed, ``moves`` what
-    is to move, ``rescales`` which operators are to have other numbers of instances, ``managers`` which
-    task managers are to come or go, ``routes`` who gets how much of rows that may go to any instance. Without
-    checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish` returns.
+    ``shed`` has the keep rates that were set last, ``limits`` those of queries and ``memory`` that of operators as
+    they were changed, ``moves`` what is to move, ``rescales`` which operators are to have other numbers of instances,
+    ``managers`` which task managers are to come or go, ``routes`` who gets how much of rows that may go to any
+    instance. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish`
+    returns.
     """
 
     clock: Clock
@@ -81,6 +84,7 @@ class AttemptContext:
     tell: Tell = tell_nobody
     shed: JobRates = field(default_factory=JobRates)
     limits: RunningLimits = field(default_factory=RunningLimits)
+    memory: RunningMemory = field(default_factory=RunningMemory)
     moves: MoveOrders = field(default_factory=MoveOrders)
     rescales: RescaleOrders = field(default_factory=RescaleOrders)
     managers: ManagerOrders = field(default_factory=ManagerOrders)
@@ -94,6 +98,14 @@ class Struck:
 
     error: BaseException
     tasks: frozenset[TaskId] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDone:
+    """A change of parallelism that a running attempt has come to: the moves it took, and how long all of it did."""
+
+    moves: tuple[MoveSummary, ...]
+    took_ms: float
 
 
 def struck_by_commit(checkpoints: CheckpointSession, graph: ExecutionGraph) -> Struck | None:
@@ -151,6 +163,14 @@ class Attempt(CheckpointPort, Protocol):
 
         Raises:
             BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
+        """
+
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin to come to another plan while all runs, and return it; None: it cannot, and all must begin anew.
+
+        Without ``change`` it is one with instances at all task managers that have come. By the thread that runs the
+        attempt, which ``done`` is called by at the end. Tasks that are taken down before it begin anew by the plan that
+        it leads to, and ``done`` is not called.
         """
 
     def metrics(self) -> JobMetrics:

@@ -9,6 +9,7 @@ from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.job_rates import rewind_kept
 from penstock.engine.jobs.kept_limits import LimitsFile
+from penstock.engine.jobs.kept_memory import MemoryFile
 from penstock.engine.jobs.leases import Leases, make_leases
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.restore.restorer import with_checkpoints
@@ -55,6 +56,8 @@ class JobStorage:
         rewind_kept(context.checkpoints, graph, restored, tasks)
         limits = LimitsFile(self.repository.files, self.leases.check)
         context.limits.keep(limits, anew=restored is None, warn=context.warn)
+        memory = MemoryFile(self.repository.files, self.leases.check)
+        context.memory.keep(memory, graph, anew=restored is None, warn=context.warn)
 
     def close(self) -> None:
         """Remove the scratch and give the leases back."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.exchange import Rebalance
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.jobs.bad_records import BadRecordsLine
@@ -179,10 +181,13 @@ def merge_metrics(name: str, graph: ExecutionGraph, parts: Sequence[JobMetrics])
 def _route(build: Build, edge: Edge) -> RouteMetrics:
     graph = build.graph
     consumer = graph.node(edge.consumer).name
-    rows = [0] * graph.task_of(edge.consumer).parallelism
-    for (_, receiver), half in build.senders[edge].items():
+    halves = build.senders[edge]
+    # Those that were dismissed have got some, too.
+    rows = [0] * max([graph.task_of(edge.consumer).parallelism, *(receiver + 1 for _, receiver in halves)])
+    for (_, receiver), half in halves.items():
         rows[receiver] += half.sent_rows
-    shares = next((output.shares for output in build.rebalances.get(edge, ())), ())
+    outputs = build.outputs.get(edge, {}).values()
+    shares = next((output.shares for output in outputs if isinstance(output, Rebalance)), ())
     return RouteMetrics(graph.node(edge.producer).name, consumer, shares, tuple(rows))
 
 
@@ -192,7 +197,7 @@ def _merged_routes(parts: Iterable[JobMetrics]) -> Iterable[RouteMetrics]:
         pair = route.producer, route.consumer
         known = merged.get(pair)
         if known is not None:
-            rows = tuple(one + other for one, other in zip(known.rows, route.rows, strict=True))
+            rows = tuple(one + other for one, other in zip_longest(known.rows, route.rows, fillvalue=0))
             route = replace(known, shares=known.shares or route.shares, rows=rows)
         merged[pair] = route
     return merged.values()

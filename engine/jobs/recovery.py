@@ -69,11 +69,9 @@ class RecoveringJob(SteerableJob):
         self.name = plan.name
         self._options = options
         self._plan, self._storage = open_storage(plan, options, around)
-        self._graph = self._plan.graph
-        self._clock = around.clock
-        self._warn, self._tell = around.warn, around.tell
+        self._graph, self._clock = self._plan.graph, around.clock
+        self._around, self._warn, self._tell = around, around.warn, around.tell
         self._wakened: SimpleQueue[None] = SimpleQueue()
-        self._around = around
         self._make_attempt = make_attempt
         self._background = around.background or BackgroundThread(f"checkpoints of {plan.name}", weakly(self._wake))
         self._beginnings = Beginnings(self._storage.repository, options.restore, self._warn, around.page_stores)
@@ -91,7 +89,6 @@ class RecoveringJob(SteerableJob):
             tell=self._tell,
         )
         self._context.rescales.open(weakly(self._wake))
-        self._rescaling = Rescaling(self._context.rescales, self._plan, self.session, self._clock)
         self._life = AnnouncingLifeCycle(RestartPolicy(options.restarts), self._tell)
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
@@ -100,6 +97,8 @@ class RecoveringJob(SteerableJob):
         self._error: BaseException | None = None
         self._heeded_stop: bool | None = None  # the last request for a stop that the life cycle was told of
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
+        tell = self._change_plan, self._news.rescaled
+        self._rescaling = Rescaling(self._context.rescales, self._plan, self.session, self._clock, *tell)
         self._told_fenced, self._over, self._take_downs = False, False, 0
         self._regions = regions(self._graph)
         self._region_restarts: Counter[frozenset[TaskId]] = Counter()
@@ -259,7 +258,7 @@ class RecoveringJob(SteerableJob):
         if self._is_stop_new():
             drain = self._heeded_stop = self._stop
             return self._life.on(js.StopRequested(drain=bool(drain)))
-        if self._life.state is js.JobState.RUNNING and (ended := self._rescaling.turn()) is not None:
+        if self._life.state is js.JobState.RUNNING and (ended := self._rescaling.turn(self._attempt)) is not None:
             return self._life.on(js.Failed(now_ns, ended, None))
         return self._life.on(js.Elapsed(now_ns))
 
@@ -323,8 +322,9 @@ class RecoveringJob(SteerableJob):
         try:
             failpoint("job.restoring")
             self._storage.acquire(self._wait_for_lease, self._warn, self._wake)
-            if tasks is None and (graph := self._rescaling.next_plan()) is not None:
+            if (graph := self._rescaling.next_plan(tasks)) is not None:
                 self._change_plan(graph)
+                resize_sinks(graph, tasks)
             pages = self._storage.directory / "restored"
             restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
@@ -350,6 +350,7 @@ class RecoveringJob(SteerableJob):
             self._news.not_restored(error, self._life.has_run)
             if not is_retryable(error) and (graph := self._rescaling.undo(error)) is not None:
                 self._change_plan(graph)
+                resize_sinks(graph)
                 error = PlanChangedError(f"it goes on as before, for {type(error).__name__}: {error}")
             return self._life.on(js.Failed(self._clock.monotonic_ns(), error, command.tasks))
         finally:
@@ -358,17 +359,16 @@ class RecoveringJob(SteerableJob):
         return commands
 
     def _change_plan(self, graph: ExecutionGraph) -> None:
-        """Build all instances by another plan from now on; nothing of the job runs."""
-        self._graph, self._plan = graph, replace(self._plan, graph=graph)
-        self._regions = regions(graph)
-        resize_sinks(graph)
+        """Build all instances by another plan from now on."""
+        self._graph, self._plan, self._regions = graph, replace(self._plan, graph=graph), regions(graph)
 
     def _restored(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = self._life.attempt - 1
-        if tasks is None and (text := self._rescaling.built(restored)) is not None:
+        if (text := self._rescaling.built(tasks, restored)) is not None:
             self._news.rescaled(text)
-            return
+            if tasks is None:
+                return
         if not self._life.has_run:
             self._news.begins(self._graph, restored, self._storage.repository.strays())
             return

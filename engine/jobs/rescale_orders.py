@@ -14,7 +14,7 @@ KEPT = 100
 
 NO_CHECKPOINTS = "a job without checkpoints cannot change its parallelism: run it with checkpoint_dir=..."
 
-RescaleState = Literal["waiting", "checkpointing", "restarting", "done", "failed"]
+RescaleState = Literal["waiting", "moving", "checkpointing", "restarting", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class RescaleSummary:
 
     The job went on from checkpoint ``epoch``, after ``key_groups_moved`` of ``key_groups`` (of all stateful tasks) had
     changed their instances. It waited ``waited_ms`` for that checkpoint, as it ran, and stood still for ``stopped_ms``.
+    One that did not stop has epoch 0, took ``waited_ms`` and stood still for 0.
     """
 
     before: Mapping[str, int]
@@ -107,7 +108,8 @@ class RescaleOrders:
 
     def _done(self, asked: AskedRescale) -> None:
         if asked.answer.exception() is None:
-            self.keep(asked.parallelism)
+            # Where none was named, instances may have come all the same.
+            self.keep(asked.parallelism or asked.answer.result().after)
 
     def take(self) -> AskedRescale | None:
         """Take the one that waits, None: there is none."""

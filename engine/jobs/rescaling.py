@@ -1,22 +1,24 @@
-"""The change of a running job's parallelism: behind a checkpoint all of it begins anew, with another plan.
+"""The change of a running job's parallelism: while it runs where that can be, else behind a checkpoint, all anew.
 
-Task managers stay; the job stands still from the checkpoint's commit until its instances run. It belongs to the thread
-of the job.
+Task managers stay. What begins anew stands still from the checkpoint's commit until its instances run. It belongs to
+the thread of the job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.contract import Clock
-from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.attempt import Attempt, JobPlan, LiveDone
 from penstock.engine.jobs.rescale_orders import AskedRescale, RescaleOrders, RescaleSummary
+from penstock.engine.moves.live_changes import live_change
 from penstock.engine.plan.planner import lies_by_key
 from penstock.engine.plan.recut import instances_by_name, recut
 from penstock.engine.restore.key_group_owners import Noted, owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import PenstockError, PlanChangedError, RetryableError
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,9 @@ class RescalePreview:
     """What a change of parallelism would do: the instances of each operator with others then, before and after.
 
     Of all ``key_groups`` of stateful operators ``key_groups_moved`` would change their instances, if these have what a
-    job begins with. ``state_bytes`` are held now, and the last checkpoint took ``checkpoint_ms`` (null: there is none):
-    the job runs on during the next one, and stands still for as long as its instances take to begin with their state.
+    job begins with. ``begins_anew`` says why the job cannot come to it while it runs (null: it can). It runs on during
+    a checkpoint then, of which the last took ``checkpoint_ms`` (null: there is none), and stands still for as long as
+    its instances take to begin with their state, of which ``state_bytes`` are held now.
     """
 
     before: Mapping[str, int]
@@ -34,12 +37,21 @@ class RescalePreview:
     key_groups: int
     state_bytes: int
     checkpoint_ms: float | None
+    begins_anew: str | None = None
+
+
+IN_ONE_PROCESS = "all of it is in one process"
 
 
 def preview(
-    plan: JobPlan, parallelism: Mapping[str, int], state_bytes: int, checkpoint_ms: float | None
+    plan: JobPlan,
+    parallelism: Mapping[str, int],
+    state_bytes: int,
+    checkpoint_ms: float | None,
+    *,
+    on_managers: bool = False,
 ) -> RescalePreview:
-    """Return what other numbers of instances would change.
+    """Return what other numbers of instances would change of a job, which may be ``on_managers``.
 
     Raises:
         OptionError: they cannot be.
@@ -54,7 +66,9 @@ def preview(
         if lies_by_key(graph, graph.node(operator))
     }
     moved, groups = moved_groups(after, key_groups, noted)
-    return RescalePreview(*_changed(graph, after), moved, groups, state_bytes, checkpoint_ms)
+    change = live_change(graph, after)
+    reason = (change if isinstance(change, str) else None) if on_managers else IN_ONE_PROCESS
+    return RescalePreview(*_changed(graph, after), moved, groups, state_bytes, checkpoint_ms, reason)
 
 
 def moved_groups(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Noted]) -> tuple[int, int]:
@@ -74,7 +88,10 @@ def moved_groups(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Not
 
 @dataclass(slots=True)
 class _Order:
-    """An order that is carried out: the plan that it leads to, and the last checkpoint begun before it."""
+    """An order that is carried out: the plan that it leads to, and the last checkpoint begun before it.
+
+    While it is ``live`` nothing stops for it.
+    """
 
     asked: AskedRescale
     before: ExecutionGraph
@@ -82,13 +99,27 @@ class _Order:
     begun: int
     began_ns: int
     stopped_ns: int | None = None
+    live: bool = False
 
 
 class Rescaling:
     """What was asked for and how far it is."""
 
-    def __init__(self, orders: RescaleOrders, plan: JobPlan, session: CheckpointSession, clock: Clock) -> None:
-        """Begin with the plan that the job begins with."""
+    def __init__(
+        self,
+        orders: RescaleOrders,
+        plan: JobPlan,
+        session: CheckpointSession,
+        clock: Clock,
+        come_to: Callable[[ExecutionGraph], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        """Begin with the plan that the job begins with.
+
+        ``come_to`` lets the job build by another plan from now on, ``tell`` takes what the user is told: both of
+        changes that are made while it runs.
+        """
+        self._come_to, self._tell = come_to, tell
         self._orders, self._session, self._clock = orders, session, clock
         self._key_groups, self._graph = plan.loop.key_groups, plan.graph
         self._order: _Order | None = None
@@ -97,37 +128,44 @@ class Rescaling:
         """Return whether `turn` has something to do."""
         if self._order is None:
             return self._orders.is_waiting()
+        if self._order.live:
+            return False
         return self._order.stopped_ns is None and self._session.committed_epoch > self._order.begun
 
-    def turn(self) -> PlanChangedError | None:
-        """Take an order up, and ask for a checkpoint; return what ends the attempt once that is committed."""
+    def turn(self, attempt: Attempt | None) -> PlanChangedError | None:
+        """Take an order up, live if the attempt can, else ask for a checkpoint; return what ends it behind that."""
         if self._order is None:
-            self._take()
+            self._take(attempt)
         elif self.is_due():
             self._order.stopped_ns = self._clock.monotonic_ns()
             return PlanChangedError(f"it goes on with {_sentence(self._order)}")
         return None
 
-    def next_plan(self) -> ExecutionGraph | None:
-        """Return the plan that all instances are to be built by from now on, None: the one of before.
+    def next_plan(self, tasks: frozenset[TaskId] | None) -> ExecutionGraph | None:
+        """Return the plan that instances of these tasks (None: all) are to be built by, None: the one of before.
 
-        Any restart of the whole job will do: whatever made it necessary.
+        Any restart of the whole job will do, or of what a live change is of: whatever made it necessary.
         """
         order = self._order
-        if order is None:
+        if order is None or (tasks is not None and not (order.live and _changes(order, tasks))):
             return None
-        order.asked.state = "restarting"
+        if tasks is not None:
+            return order.after
+        order.asked.state, order.live = "restarting", False
         order.stopped_ns = order.stopped_ns or self._clock.monotonic_ns()
         return order.after
 
-    def built(self, restored: RestoredState | None) -> str | None:
-        """Take in that all instances run by the plan; return what to tell the user, None: nothing has changed."""
-        order, self._order = self._order, None
-        if order is None:
+    def built(self, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> str | None:
+        """Take in that instances of these tasks (None: all) run by the plan of the job.
+
+        Returns what to tell the user, None: nothing has changed.
+        """
+        order = self._order
+        if order is None or (tasks is not None and not (order.live and _changes(order, tasks))):
             return None
-        assert order.stopped_ns is not None
-        self._graph = order.after
+        self._order, self._graph = None, order.after
         now_ns = self._clock.monotonic_ns()
+        order.stopped_ns = order.stopped_ns or now_ns
         before, after = _changed(order.before, order.after)
         noted = {} if restored is None else restored.owners()
         moved, groups = moved_groups(order.after, self._key_groups, noted)
@@ -147,7 +185,7 @@ class Rescaling:
         )
         return order.before
 
-    def _take(self) -> None:
+    def _take(self, attempt: Attempt | None) -> None:
         asked = self._orders.take()
         if asked is None:
             return
@@ -157,9 +195,39 @@ class Rescaling:
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
+        change = live_change(self._graph, after) if asked.parallelism else None
+        if attempt is not None and not isinstance(change, str):
+            live = attempt.change_live(change, self._done_live)
+            if live is not None:
+                self._begin_live(asked, live)
+                return
+        self._order = self._ordered(asked, after)
         asked.state = "checkpointing"
-        self._order = _Order(asked, self._graph, after, self._session.begun, self._clock.monotonic_ns())
         self._session.request()
+
+    def _begin_live(self, asked: AskedRescale, after: ExecutionGraph) -> None:
+        asked.state = "moving"
+        self._order = self._ordered(asked, after)
+        self._order.live = True
+        self._come_to(after)
+
+    def _ordered(self, asked: AskedRescale, after: ExecutionGraph) -> _Order:
+        return _Order(asked, self._graph, after, self._session.begun, self._clock.monotonic_ns())
+
+    def _done_live(self, done: LiveDone) -> None:
+        order, self._order = self._order, None
+        assert order is not None
+        self._graph = order.after
+        before, after = _changed(order.before, order.after)
+        moved = sum(move.key_groups for move in done.moves)
+        groups = sum(self._key_groups for _ in done.moves)
+        order.asked.answer.set_result(RescaleSummary(before, after, 0, moved, groups, done.took_ms, 0.0))
+        self._tell(f"{_sentence(order)}, while it ran; {moved} key groups changed their instances")
+
+
+def _changes(order: _Order, tasks: frozenset[TaskId]) -> bool:
+    pairs = zip(order.before.tasks, order.after.tasks, strict=True)
+    return any(will_be != was and was.id in tasks for was, will_be in pairs)
 
 
 def _changed(was: ExecutionGraph, will_be: ExecutionGraph) -> tuple[Mapping[str, int], Mapping[str, int]]:

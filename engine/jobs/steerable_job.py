@@ -1,4 +1,4 @@
-"""What jobs of all kinds have in common for whoever steers them: limits, places and parallelism, while they run."""
+"""What jobs of all kinds have in common for whoever steers them: limits, memory, places, parallelism."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview, preview
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrders
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
@@ -17,7 +18,7 @@ from penstock.model.execution_graph import ExecutionGraph
 
 
 class SteerableJob(ABC):
-    """A job whose limits, places and parallelism may be changed while it runs. From any thread."""
+    """A job whose limits, memory, places and parallelism may be changed while it runs. From any thread."""
 
     _context: AttemptContext
     _plan: JobPlan
@@ -30,6 +31,14 @@ class SteerableJob(ABC):
     @abstractmethod
     def metrics(self) -> JobMetrics:
         """Return a snapshot of its metrics."""
+
+    @abstractmethod
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance; {}: all are in this process."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Let it look at what was changed."""
 
     @property
     def limits(self) -> RunningLimits:
@@ -73,6 +82,36 @@ class SteerableJob(ABC):
         """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""
         return self._context.limits.change(change)
 
+    def memory(self) -> MemorySummary:
+        """Return the budgets of operators whose state lies by keys, as they hold."""
+        return self._context.memory.look(self._plan.graph, self._plan.loop)
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Return what other budgets would lead to.
+
+        Raises:
+            OptionError: they cannot be.
+        """
+        plan = self._plan
+        return self._context.memory.preview(plan.graph, plan.loop, budgets, paged=self._is_paged())
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Let operators, by their names, have budgets of so many bytes in each instance; None: as the program says.
+
+        They hold at once, and nothing stands still: state that is above one goes to its pages bit by bit.
+
+        Raises:
+            OptionError: that cannot be.
+            RetryableError: it could not be kept for later runs; nothing has changed.
+        """
+        plan = self._plan
+        summary = self._context.memory.change(plan.graph, plan.loop, budgets, paged=self._is_paged())
+        self._wake()
+        return summary
+
+    def _is_paged(self) -> bool:
+        return self._context.checkpoints is not None or self._plan.loop.state_bytes is not None
+
     def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
         """Let operators, by their names, have so many instances; return once these run.
 
@@ -98,4 +137,5 @@ class SteerableJob(ABC):
         self.rescales.check()
         metrics = self.metrics()
         last = None if metrics.checkpoints is None else metrics.checkpoints.last_duration_ns
-        return preview(self._plan, parallelism, metrics.state_bytes, None if last is None else last / 1e6)
+        last_ms, on_managers = None if last is None else last / 1e6, bool(self.places())
+        return preview(self._plan, parallelism, metrics.state_bytes, last_ms, on_managers=on_managers)

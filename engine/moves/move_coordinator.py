@@ -30,6 +30,11 @@ class MoveCoordinator:
         """The marker of the move under way, None: there is none."""
         return self._reroute
 
+    @property
+    def last_move(self) -> int:
+        """The number of the move under way, or of the last that was; 0: there was none."""
+        return self._number
+
     def on(self, event: ev.MoveEvent) -> list[ev.MoveCommand]:
         """Take in what happened and return what to do, in this order.
 

@@ -13,8 +13,9 @@ from penstock.engine.core.contract import Clock, Emission
 from penstock.engine.core.elements import END_OF_TIME_US, Batch, Watermark
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_moves import BucketMoves
-from penstock.engine.paging.bucket_store import BucketStores, FreeMemory
+from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.bucket_sweep import BucketSweep, BucketTurn
+from penstock.engine.paging.memory_bound import FreeMemory
 from penstock.engine.paging.row_bound import Growth
 from penstock.engine.paging.waiting import WaitingInput
 

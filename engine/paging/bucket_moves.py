@@ -3,7 +3,7 @@
 Operators emit what they keep for a quiet moment before that, so each step yields emissions. Called by `paged_operator`.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from penstock.engine.core.contract import Emission
 from penstock.engine.paging.bucket import Bucket
@@ -63,3 +63,43 @@ class BucketMoves:
             if bucket.dirty:
                 yield from bucket.operator.on_barrier(0)
             self._stores.evict(bucket)
+
+    def shrink(
+        self, waiting_bytes: int, is_over: Callable[[], bool], *, may_split: bool
+    ) -> Generator[Emission, None, bool]:
+        """Let buckets go that are above a budget that was lowered, until it ``is_over`` or the next would have to wait.
+
+        One that is alone is halved if it ``may_split``. Memory is bound by what is left then, with so many bytes of
+        rows that wait. Returns whether something has gone.
+        """
+        stores, bound, has_gone = self._stores, self._stores.bound, False
+        limit = bound.goal.held_bytes
+        # Whoever looks at a bucket next makes room for the rows that wait, too, and all at once.
+        while limit is not None and stores.held_bytes() + waiting_bytes > limit:
+            oldest = next(iter(stores.evictable()), None)
+            last = max((item for item in stores.buckets if item.is_resident), key=lambda item: item.used, default=None)
+            if oldest is not None:
+                if not stores.pages.has_room():
+                    break
+                if oldest.dirty:
+                    yield from oldest.operator.on_barrier(0)
+                stores.evict(oldest)
+            elif last is not None and stores.is_too_large(last):
+                if not may_split:
+                    break
+                yield from last.operator.on_barrier(0)
+                before_bytes = last.bytes
+                stores.put_in(*stores.take_out(last), last.span.cut(2), last.used, before_bytes)
+            else:
+                # What is left must stay.
+                limit = None
+                break
+            has_gone = True
+            if is_over():
+                break
+        is_done = limit is None or stores.held_bytes() + waiting_bytes <= limit
+        if is_done and waiting_bytes <= bound.goal.waiting_bytes:
+            bound.reach()
+        else:
+            bound.lower(stores.held_bytes(), waiting_bytes)
+        return has_gone

@@ -3,13 +3,11 @@
 To the rest of the engine it is the instance's state store. `paged_operator` says when buckets are used.
 """
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
 from penstock.engine.paging.key_ranges import WHOLE, Span, lows_of
+from penstock.engine.paging.memory_bound import UNBOUNDED, FreeMemory, MemoryBound
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
@@ -29,16 +28,6 @@ from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreDump, StoreImage, dump_of
 
 __all__ = ["BucketStores", "PagingOptions"]
-
-
-class FreeMemory(NamedTuple):
-    """Bytes that are free in memory, and those of buckets that may be let go at once."""
-
-    free_bytes: float
-    evictable_bytes: int
-
-
-UNBOUNDED = FreeMemory(math.inf, 0)
 
 
 class BucketStores(StateStore):
@@ -54,7 +43,7 @@ class BucketStores(StateStore):
     ) -> None:
         """Begin with no bucket; the page store is opened, with so much memory, when the first one is stored."""
         self.buckets: list[Bucket] = []
-        self.options = options
+        self.bound = MemoryBound(options)
         self._owner = owner
         self._open_pages = open_pages
         self._make = make
@@ -72,6 +61,11 @@ class BucketStores(StateStore):
         """How many buckets are awaited."""
         self._uses = 0
         self._hits = self._misses = self._load_ns = 0
+
+    @property
+    def options(self) -> PagingOptions:
+        """What bounds memory now."""
+        return self.bound.options
 
     @property
     def pages(self) -> PageStore:
@@ -120,7 +114,7 @@ class BucketStores(StateStore):
         if limit is None or self._cut is None:
             return UNBOUNDED
         return FreeMemory(
-            limit - self.held_bytes() - self.image_bytes(), sum(bucket.bytes for bucket in self._evictable())
+            limit - self.held_bytes() - self.image_bytes(), sum(bucket.bytes for bucket in self.evictable())
         )
 
     def may_use(self, bucket: Bucket, needed_bytes: int, room: FreeMemory) -> bool:
@@ -217,7 +211,7 @@ class BucketStores(StateStore):
         """Return whether a bucket in memory is to be cut."""
         if self._cut is not None:
             return False
-        largest_bytes = max(self.options.largest_bytes(len(self.buckets)), bucket.whole_bytes)
+        largest_bytes = max(self.bound.goal.largest_bytes(len(self.buckets)), bucket.whole_bytes)
         return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
 
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
@@ -282,7 +276,7 @@ class BucketStores(StateStore):
         used = self.held_bytes() + self.image_bytes()
         if used + needed_bytes <= limit:
             return
-        for bucket in self._evictable():
+        for bucket in self.evictable():
             if used + needed_bytes <= limit:
                 return
             used -= bucket.bytes
@@ -337,7 +331,16 @@ class BucketStores(StateStore):
 
     def set_budget(self, budget_bytes: int | None) -> None:
         """Change the byte budget; buckets are let go, and the page store gets its share, with the next batch."""
-        self.options = replace(self.options, budget_bytes=budget_bytes)
+        self.bound.set(budget_bytes)
+
+    def approach_budget(self, budget_bytes: int | None) -> None:
+        """Change the byte budget without holding anything up: more holds at once, less once `surplus` was let go."""
+        self.bound.approach(budget_bytes, self.held_bytes() + self.image_bytes())
+        self._context.wake()
+
+    def is_shrinking(self) -> bool:
+        """Return whether buckets are to go for a budget that was lowered, and may: no checkpoint is written."""
+        return self.bound.is_falling and self._cut is None
 
     def bytes_used(self) -> int:
         """Return the bytes of the buckets in memory, those at the end once it is closed; from any thread."""
@@ -358,7 +361,7 @@ class BucketStores(StateStore):
                 for name, batches in part.batches.items():
                     yield from ((name, rows) for rows in batches)
 
-    def _evictable(self) -> Sequence[Bucket]:
+    def evictable(self) -> Sequence[Bucket]:
         """Return the buckets in memory that may be let go, the longest unused first; the last used one stays."""
         resident = sorted(self._resident.values(), key=lambda item: item.used)[:-1]
         cut = self._cut

@@ -11,6 +11,7 @@ class PagingOptions:
     ``bucket_bytes``: a bucket that is alone is cut when it grows beyond, and none that has less than
     ``least_bucket_bytes``. ``row_bytes`` is how many bytes of rows may wait before they are worked off (None: a quarter
     of the budget), ``patience_ns`` how long they wait at most for others to share a look at their bucket.
+    ``page_bytes`` is the page store's part of the budget (None: a quarter, 64 MB at most).
     """
 
     budget_bytes: int | None = None
@@ -18,6 +19,7 @@ class PagingOptions:
     least_bucket_bytes: int = 1 << 18
     row_bytes: int | None = None
     patience_ns: int = 1_000_000_000
+    page_bytes: int | None = None
 
     @property
     def waiting_bytes(self) -> int:
@@ -29,6 +31,8 @@ class PagingOptions:
     @property
     def page_memory_bytes(self) -> int:
         """The page store's part of the budget."""
+        if self.page_bytes is not None:
+            return self.page_bytes
         return 32 << 20 if self.budget_bytes is None else min(64 << 20, max(1 << 20, self.budget_bytes // 4))
 
     @property

@@ -26,6 +26,9 @@ from penstock.state.tables.image import dump_of
 SLICE_NS = 10_000_000
 """After how long a sweep lets the worker loop go on: between two buckets, or before one that was fetched."""
 
+PAGES_NS = 1_000_000
+"""After how long it is looked again whether more can go for a lower budget."""
+
 INLINE_BYTES = 8 << 20
 """State up to this is copied at the barrier, which takes a few milliseconds; more is stored by another thread."""
 
@@ -68,6 +71,7 @@ class PagedOperator(Operator):
         self._handover = BucketHandover(self._stores, self._moves)
         self._given: dict[int, tuple[GivenBucket, ...]] = {}
         self._hurried = False
+        self._shrink_ns = 0
         # Idleness may wait behind rows that a barrier has worked off; `released_watermark` is when it goes on.
         self._asked_at_once = False
 
@@ -143,6 +147,8 @@ class PagedOperator(Operator):
         stores, backlog = self._stores, self._backlog
         if backlog.released_us is not None or self._asked_at_once:
             return backlog.since_ns
+        if stores.is_shrinking():
+            return self._shrink_ns
         if not self._timed and not backlog and not self._hurried:
             return None
         if backlog.under_way:
@@ -178,6 +184,7 @@ class PagedOperator(Operator):
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
         """Work off a slice of what waits, then run the due timers of the buckets, as far as a checkpoint lets them."""
         stores = self._stores
+        yield from self._shrink(now_ns)
         yield from self._backlog.sweep(SLICE_NS)
         if self._backlog or (not self._timed and not self._keeping):
             return
@@ -274,6 +281,18 @@ class PagedOperator(Operator):
     def abort(self) -> None:
         """Release everything."""
         self._stores.close(abort=True)
+
+    def _shrink(self, now_ns: int) -> Iterable[Emission]:
+        """Let go of a slice of what is above a budget that was lowered."""
+        stores, backlog = self._stores, self._backlog
+        if not stores.is_shrinking() or now_ns < self._shrink_ns:
+            return
+        until_ns = now_ns + SLICE_NS
+        waiting_bytes = backlog.bytes + backlog.later_bytes
+        has_gone = yield from self._moves.shrink(
+            waiting_bytes, lambda: self._clock.monotonic_ns() >= until_ns, may_split=not backlog
+        )
+        self._shrink_ns = self._clock.monotonic_ns() + (0 if has_gone else PAGES_NS)
 
     def _is_simple(self) -> bool:
         """Return whether there is one bucket, in memory, and nothing waits."""

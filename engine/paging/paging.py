@@ -1,7 +1,8 @@
 """The paging of a job's operators: options, and the directory of their page stores. Handed to `build`."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,9 +18,20 @@ from penstock.state.stores.page_store import PageStore, PageStores
 class Paging:
     """Makes paged operators; every instance has a page store of its own below ``directory``."""
 
-    def __init__(self, options: PagingOptions, stores: PageStores, directory: Path, *, threads: bool = True) -> None:
-        """Delete what the directory holds of an earlier attempt. With ``threads`` each store writes in its own."""
-        self._threads = threads
+    def __init__(
+        self,
+        options: PagingOptions,
+        stores: PageStores,
+        directory: Path,
+        *,
+        threads: bool = True,
+        budgets: Callable[[], Mapping[str, int | None]] = dict,
+    ) -> None:
+        """Delete what the directory holds of an earlier attempt. With ``threads`` each store writes in its own.
+
+        ``budgets`` returns those that differ from the one of the options, by operator.
+        """
+        self._threads, self._budgets = threads, budgets
         self._options = options
         self._stores = stores
         self._directory = directory
@@ -40,4 +52,7 @@ class Paging:
             pages = self._stores.create(directory, memory_bytes)
             return WriteBehind(pages) if self._threads else pages
 
-        return PagedOperator(make, self._options, open_pages, sources)
+        options, budgets = self._options, self._budgets()
+        if name in budgets:
+            options = replace(options, budget_bytes=budgets[name])
+        return PagedOperator(make, options, open_pages, sources)

@@ -64,8 +64,12 @@ class WriteBehind(PageStore):
         self._pages.check(directory, ranges)
 
     def set_memory(self, memory_bytes: int) -> None:
-        """Change the memory of the store below."""
-        self._pages.set_memory(memory_bytes)
+        """Change the memory of the store below soon: that takes milliseconds."""
+        self._submit(b"", b"", lambda: self._pages.set_memory(memory_bytes))
+
+    def has_room(self) -> bool:
+        """Return whether another write may wait."""
+        return len(self._waiting) < _MOST_WAITING
 
     def statistics(self) -> PageStoreStatistics:
         """Return what the store below says."""

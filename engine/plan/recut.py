@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.engine.operators.registry import descriptor_of
-from penstock.engine.plan.planner import cut, has_broadcast_input
+from penstock.engine.plan.planner import cut, has_broadcast_input, lies_by_key
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.job_graph import JobGraph, OperatorNode
@@ -34,6 +34,12 @@ def recut(graph: ExecutionGraph, parallelism: Mapping[str, int], key_groups: int
     except PlanError as error:
         raise OptionError(str(error)) from None
     before = instances_by_name(graph)
+    for node in nodes.values():
+        if lies_by_key(graph, node) and _placing(graph, node) != _placing(after, node):
+            raise OptionError(
+                f"the state of {node.name!r} lies by other keys then, as it goes by whether the operator before it has "
+                "as many instances: change the two together, or start the job with other numbers of them."
+            )
     for name, count in instances_by_name(after).items():
         if count != before[name] and has_broadcast_input(nodes[name]):
             raise OptionError(
@@ -43,6 +49,11 @@ def recut(graph: ExecutionGraph, parallelism: Mapping[str, int], key_groups: int
     if instances_by_name(after) == before:
         raise OptionError(f"nothing would change: {_sentence(before, parallelism)} already.")
     return after
+
+
+def _placing(graph: ExecutionGraph, node: OperatorNode) -> list[list[int]]:
+    """Return the expressions by which the rows of each input of an operator lie, as they are in memory."""
+    return [[id(key) for key in edge.keys] for edge in graph.incoming(node.id)]
 
 
 def instances_by_name(graph: ExecutionGraph) -> dict[str, int]:

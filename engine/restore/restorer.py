@@ -214,11 +214,13 @@ def release_connectors(graph: ExecutionGraph) -> None:
                 sink.release()
 
 
-def resize_sinks(graph: ExecutionGraph) -> None:
-    """Let sinks have as many writers from now on as a plan says; none is open, and they are recovered next."""
-    for operator, node in graph.graph.operators.items():
-        if isinstance(node.spec, SinkSpec):
-            node.spec.sink.resize(graph.task_of(operator).parallelism)
+def resize_sinks(graph: ExecutionGraph, tasks: Collection[TaskId] | None = None) -> None:
+    """Let sinks of some tasks (None: of all) have as many writers as a plan says; they are recovered next."""
+    for task in graph.tasks:
+        for operator in task.operators if tasks is None or task.id in tasks else ():
+            spec = graph.node(operator).spec
+            if isinstance(spec, SinkSpec):
+                spec.sink.resize(task.parallelism)
 
 
 def missing_sinks(graph: ExecutionGraph, restored: RestoredState) -> str | None:

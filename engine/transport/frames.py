@@ -10,7 +10,7 @@
 | 4 | piece | bytes of the body that go with this frame |
 | 8 | body | bytes of the body in all |
 | 8 | size | credit in bytes that a batch takes or that is given back; bytes of the ring that were read; a move's task |
-| 8 | value | ingest time in wall microseconds, watermark, epoch, number of a move, whether drained |
+| 8 | value | ingest time in wall microseconds, watermark, epoch, number of a move, whether drained or dismissed |
 | 8 | keep | of a batch |
 
 The tail of a batch has a byte for each plain column, 1 if it has nulls, and behind them the number of branches that
@@ -32,6 +32,7 @@ from penstock.engine.core.elements import (
     Element,
     EndOfStream,
     Idle,
+    Left,
     Reroute,
     Sic,
     Watermark,
@@ -68,6 +69,7 @@ class Kind(IntEnum):
     CANCEL = 12
     STATE = 13
     """A part of what instances give to each other in a move; ``size`` is its bytes, of which the body may have more."""
+    LEFT = 14
 
 
 class Frame(NamedTuple):
@@ -136,6 +138,8 @@ def frame_of(channel: int, element: Element) -> Frame:
             return Frame(Kind.REROUTE, channel, size=task, value=move, tail=tail)
         case EndOfStream(drained):
             return Frame(Kind.END, channel, value=drained)
+        case Left(dismissed):
+            return Frame(Kind.LEFT, channel, value=dismissed)
         case Batch():
             raise BugError("a batch has a body, which its frame cannot say")
 
@@ -155,6 +159,8 @@ def element_of(frame: Frame) -> Element:
             return CancelBarrier(frame.value)
         case Kind.END:
             return EndOfStream(bool(frame.value))
+        case Kind.LEFT:
+            return Left(bool(frame.value))
     raise BugError(f"a frame of kind {frame.kind.name} is no control element")
 
 

@@ -27,6 +27,7 @@ from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
 from penstock.engine.plan.free_edges import Routes
 from penstock.engine.plan.recut import instances_by_name, recut
@@ -143,6 +144,18 @@ class HeadActor:
     def route(self, operator: str, shares: Sequence[float]) -> Routes | Failure:
         """Let instances get shares of rows that may go to any, and return all that hold."""
         return _answered(lambda: self._job.running().route(operator, shares))
+
+    def memory(self) -> MemorySummary | Failure:
+        """Return the memory of the job's operators."""
+        return _answered(lambda: self._job.running().memory())
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Let operators have these budgets, and return all."""
+        return _answered(lambda: self._job.running().change_memory(budgets))
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
+        """Return what other budgets would lead to."""
+        return _answered(lambda: self._job.running().preview_memory(budgets))
 
     def task_managers(self) -> TaskManagers | Failure:
         """Return the job's task managers."""

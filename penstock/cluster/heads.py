@@ -19,6 +19,7 @@ from penstock.engine.executors.ray.cluster import NAMESPACE
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
@@ -94,6 +95,21 @@ class Head:
         """Change limits and return all that hold beside those of the program; raises as `Handle.limit` and `report`."""
         limits: Limits = _raised(self._call("change_limits", change, timeout_s=CALL_S))
         return limits
+
+    def memory(self) -> MemorySummary:
+        """Return the memory of the job's operators; raises as `report`."""
+        summary: MemorySummary = _raised(self._call("memory", timeout_s=CALL_S))
+        return summary
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Let operators have these budgets; raises as `Handle.set_memory` and `report`."""
+        summary: MemorySummary = _raised(self._call("change_memory", dict(budgets), timeout_s=CALL_S))
+        return summary
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Return what other budgets would lead to; raises as `change_memory`."""
+        summary: MemorySummary = _raised(self._call("preview_memory", dict(budgets), timeout_s=CALL_S))
+        return summary
 
     def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary:
         """Let operators have so many instances; return once these run. Raises as `Handle.rescale` and `report`."""

@@ -13,6 +13,7 @@ from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.attempt import Progress
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.rescale_orders import RescaleSummary
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, RetryableError, WorkerLostError
 
@@ -43,6 +44,9 @@ class HeadCalls(Protocol):
 
     def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary:
         """Change parallelism."""
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Change memory."""
 
     def unfollow(self) -> None:
         """Let it leave."""
@@ -120,6 +124,10 @@ class RemoteJob:
     def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
         """Let operators have so many instances, and return once these run; see `SteerableJob.rescale`."""
         return self._head.rescale(parallelism)
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Let operators have these budgets; see `SteerableJob.change_memory`."""
+        return self._head.change_memory(budgets)
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
         """Take a savepoint; see `RecoveringJob.savepoint`."""

@@ -24,10 +24,12 @@ class ShedPolicy(StrEnum):
 
 
 class ControlMode(StrEnum):
-    """The fate of what controllers decide."""
+    """The fate of what controllers decide: said, done, or done of those alone who shed, or who scale."""
 
     RECOMMEND = "recommend"
     ACT = "act"
+    SHED = "shed"
+    SCALE = "scale"
 
 
 class Executor(StrEnum):

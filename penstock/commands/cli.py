@@ -47,6 +47,7 @@ for _command in (
     job_commands.move,
     job_commands.route,
     job_commands.rescale,
+    job_commands.memory,
     job_commands.scale,
     job_commands.drain,
     simulate.simulate,

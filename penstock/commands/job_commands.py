@@ -207,7 +207,7 @@ def rescale(
 ) -> None:
     """Change how many instances an operator of a running job has, and wait until they run.
 
-    The job runs on until a checkpoint is committed, and begins anew from it; until then nothing stands still.
+    On task managers instances of what has state come and go as it runs; else it begins anew behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale
@@ -229,6 +229,43 @@ def rescale(
             print_preview(job, preview_on_ray(job, wanted, address), as_json=as_json)
         else:
             print_rescale(job, rescale_on_ray(job, wanted, address), as_json=as_json)
+
+
+def memory(
+    context: typer.Context,
+    job: JobPlace,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="OPERATOR=BYTES", help="Operators and the memory of each instance: count=128MB join=program."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.", show_default=False)] = False,
+    action_token: ActionToken = None,
+    address: ClusterAddress = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Change how much memory operators of a running job have for their state, without a restart.
+
+    What is above goes to their pages bit by bit. "program" gives one the memory of the job's program back. It holds
+    until it is changed again, also when the job is started again from its checkpoints. Without operators: say what
+    holds.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_memory import print_memory, read_budgets
+
+        wanted = read_budgets(budgets or [])
+        if is_url(job):
+            from penstock.commands.running_job import client_of
+
+            client = client_of(job, "action_token", action_token)
+            answer = client.change_memory(wanted, dry_run=dry_run) if wanted else client.memory()
+            print_memory(answer.job, answer.memory, as_json=as_json)
+            return
+        from penstock.commands.jobs_on_ray import memory_on_ray
+
+        print_memory(job, memory_on_ray(job, wanted, address, dry_run=dry_run), as_json=as_json)
 
 
 def scale(

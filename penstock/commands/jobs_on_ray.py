@@ -16,6 +16,7 @@ from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.jobs_client.errors import JobUnreachableError
 from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, WorkerLostError
@@ -160,6 +161,15 @@ def preview_on_ray(job: str, parallelism: Mapping[str, int], address: str | None
     """Return what a change of parallelism would do to a job; raises as `Handle.rescale`."""
     with connected_to_jobs(address):
         return find_head(job).preview_rescale(parallelism)
+
+
+def memory_on_ray(job: str, budgets: Mapping[str, int | None], address: str | None, *, dry_run: bool) -> MemorySummary:
+    """Change the memory of a job's operators, or say what that would change; none given: return what they have."""
+    with connected_to_jobs(address):
+        head = find_head(job)
+        if not budgets:
+            return head.memory()
+        return head.preview_memory(budgets) if dry_run else head.change_memory(budgets)
 
 
 def raise_failure(reports: list[HeadReport]) -> None:

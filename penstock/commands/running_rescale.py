@@ -38,6 +38,11 @@ def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"job": job, **asdict(summary)}))
         return
+    if not summary.epoch and not summary.stopped_ms:
+        moved = f"{count_text(summary.key_groups_moved)} of {count_text(summary.key_groups)} key groups moved"
+        took = seconds_text(summary.waited_ms / 1e3)
+        print(f"{job} has {_instances(summary.before, summary.after)}: {moved} in {took}, while it ran")
+        return
     print(
         f"{job} goes on from checkpoint {summary.epoch} with {_instances(summary.before, summary.after)}: "
         f"{count_text(summary.key_groups_moved)} of {count_text(summary.key_groups)} key groups moved; it ran on for "
@@ -51,13 +56,16 @@ def print_preview(job: str, preview: RescalePreview, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"job": job, **asdict(preview)}))
         return
+    wanted = _instances(preview.before, preview.after)
+    groups = f"{count_text(preview.key_groups_moved)} of {count_text(preview.key_groups)} key groups would move"
+    if preview.begins_anew is None:
+        print(f"{job} would have {wanted}: {groups}, while it runs")
+        return
     took = preview.checkpoint_ms
     last = "it has taken none yet" if took is None else f"the last one took {seconds_text(took / 1e3)}"
     print(
-        f"{job} would go on with {_instances(preview.before, preview.after)}: "
-        f"{count_text(preview.key_groups_moved)} of {count_text(preview.key_groups)} key groups would move; it would "
-        f"run on until a checkpoint ({last}), and stand still while its instances begin with "
-        f"{bytes_text(preview.state_bytes)} of state"
+        f"{job} would go on with {wanted}: {groups}; as {preview.begins_anew}, it would run on until a checkpoint "
+        f"({last}), and stand still while its instances begin with {bytes_text(preview.state_bytes)} of state"
     )
 
 

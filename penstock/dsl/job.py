@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Unpack
@@ -25,10 +25,12 @@ from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
 from penstock.engine.jobs.rescale_orders import RescaleSummary
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.resources import refuse_in_caller, refuse_resources
 from penstock.engine.plan.schemas import output_schemas
 from penstock.http_api.endpoints import Endpoint, open_endpoint
+from penstock.model.byte_counts import to_bytes
 from penstock.model.control import limits_of
 from penstock.model.errors import PlanError
 from penstock.model.execution_graph import ExecutionGraph
@@ -206,14 +208,28 @@ class Handle:
     def rescale(self, operator: str, parallelism: int) -> RescaleSummary:
         """Let an operator have so many instances, and return once these run.
 
-        The job runs on until a checkpoint is committed, goes on from it with all its state dealt out anew, and stands
-        still meanwhile (docs/how-to/more-than-one-core.md).
+        On task managers instances of what has state come and go while all of it runs. Else the job goes on from a
+        checkpoint with all its state dealt out anew, and stands still meanwhile (docs/how-to/more-than-one-core.md).
 
         Raises:
             OptionError: there is no such operator, or it cannot have so many, or the job takes no checkpoints.
             PenstockError: the job is over, or went on as before.
         """
         return self._job.rescale({operator: parallelism})
+
+    def set_memory(self, budgets: Mapping[str, int | str | None]) -> MemorySummary:
+        """Let operators have so many bytes (or ``"128MB"``) for the state of each instance, while they run.
+
+        None gives one the memory of the program back. What is above goes to its pages bit by bit, and nothing stands
+        still. It holds for later runs from the job's checkpoints, too.
+
+        Raises:
+            OptionError: an operator has no state by keys, or it cannot have so little or so much.
+            RetryableError: the change could not be kept; nothing has changed.
+        """
+        return self._job.change_memory(
+            {name: None if size is None else to_bytes(size, f"memory of {name!r}") for name, size in budgets.items()}
+        )
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the job's metrics."""

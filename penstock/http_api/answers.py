@@ -12,6 +12,7 @@ from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.metrics import RouteMetrics
 from penstock.engine.jobs.rescale_orders import RescaleRecord
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits, QueryLimit, limits_of
 from penstock.model.scaling_status import ScalingStatus
@@ -288,6 +289,25 @@ class RoutesAnswer:
 
     job: str
     routes: tuple[RouteMetrics, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """Ask that operators, by name, have so many bytes of memory in each instance; null: as the program says.
+
+    With ``dry_run`` nothing changes.
+    """
+
+    budgets: dict[str, int | None]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAnswer:
+    """The memory of operators, before a change and after it."""
+
+    job: str
+    memory: MemorySummary
 
 
 @dataclass(frozen=True, slots=True)

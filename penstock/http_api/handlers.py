@@ -19,6 +19,8 @@ from penstock.http_api.answers import (
     InstancesAnswer,
     LimitsAnswer,
     LimitsRequest,
+    MemoryAnswer,
+    MemoryRequest,
     MoveAnswer,
     MoveRequest,
     MovesAnswer,
@@ -103,6 +105,8 @@ class Handlers:
             ("GET", "/v1/rescales"): _answering(self._rescales),
             ("POST", "/v1/routes"): _answering(self._route),
             ("GET", "/v1/routes"): _answering(self._routes),
+            ("POST", "/v1/memory"): _answering(self._change_memory),
+            ("GET", "/v1/memory"): _answering(self._memory),
             ("POST", "/v1/task-managers"): _answering(self._change_managers),
             ("GET", "/v1/task-managers"): _answering(self._managers),
             ("POST", "/v1/savepoints"): _answering(self._take_savepoint),
@@ -195,6 +199,16 @@ class Handlers:
     async def _routes(self, request: Request) -> Response:
         metrics = await self._read()
         return _json(RoutesAnswer(metrics.name, metrics.routes))
+
+    async def _change_memory(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, MemoryRequest)
+        # They are kept beside checkpoints, as limits are.
+        change = job.preview_memory if order.dry_run else job.change_memory
+        return _json(MemoryAnswer(job.status().name, await asyncio.to_thread(change, order.budgets)))
+
+    async def _memory(self, request: Request) -> Response:
+        job = self._begun()
+        return _json(MemoryAnswer(job.status().name, job.memory()))
 
     async def _change_managers(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, TaskManagersRequest)

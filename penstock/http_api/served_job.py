@@ -8,6 +8,7 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
 from penstock.engine.plan.free_edges import Routes
@@ -49,6 +50,23 @@ class ServedJob(Protocol):
 
         Raises:
             PenstockError: that cannot be.
+        """
+
+    def memory(self) -> MemorySummary:
+        """Return the memory of its operators."""
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Return what other budgets in bytes would lead to, by operator.
+
+        Raises:
+            OptionError: they cannot be.
+        """
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        """Let operators have these budgets.
+
+        Raises:
+            PenstockError: they cannot have them, or they could not be kept.
         """
 
     def status(self) -> JobStatus:

@@ -19,6 +19,8 @@ from penstock.http_api.answers import (
     InstancesAnswer,
     LimitsAnswer,
     LimitsRequest,
+    MemoryAnswer,
+    MemoryRequest,
     MoveAnswer,
     MoveRequest,
     MovesAnswer,
@@ -118,6 +120,15 @@ class JobClient:
     def routes(self) -> RoutesAnswer:
         """Return which instances get how much of rows that may go to any."""
         return self._get("/v1/routes", RoutesAnswer)
+
+    def change_memory(self, budgets: Mapping[str, int | None], *, dry_run: bool = False) -> MemoryAnswer:
+        """Let operators have so many bytes of memory in each instance; null: as its program says."""
+        order = asdict(MemoryRequest(dict(budgets), dry_run))
+        return self._decoded(self._request("POST", "/v1/memory", order)[1], MemoryAnswer)
+
+    def memory(self) -> MemoryAnswer:
+        """Return the memory of its operators."""
+        return self._get("/v1/memory", MemoryAnswer)
 
     def change_task_managers(self, *, wanted: int | None = None, drain: str | None = None) -> TaskManagersAnswer:
         """Ask for so many task managers, or let one go for good; return at once which there are now."""

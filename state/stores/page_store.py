@@ -95,6 +95,10 @@ class PageStore(Protocol):
             OptionError: it is less than 1 MB.
         """
 
+    def has_room(self) -> bool:
+        """Return whether `put_many` begins to write at once: one that writes behind its caller may have to wait."""
+        return True
+
     def statistics(self) -> PageStoreStatistics:
         """Return present sizes and counts since the store was opened."""
 

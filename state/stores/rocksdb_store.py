@@ -48,7 +48,11 @@ _OPEN_FILES = 256
 
 
 class RocksDbStores(PageStores):
-    """Page stores in RocksDB."""
+    """Page stores in RocksDB; with ``direct_reads`` past the page cache of the system, so that it hides no miss."""
+
+    def __init__(self, *, direct_reads: bool = False) -> None:
+        """Make stores that read so; not every file system can read directly."""
+        self._direct_reads = direct_reads
 
     def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "RocksDbStore":
         """Open an empty store whose files lie in ``directory``."""
@@ -56,7 +60,7 @@ class RocksDbStores(PageStores):
             raise BugError(f"a new page store was to be made in {directory}, which holds one already.")
         with _explained("make a store", directory):
             make_private_folder(directory)
-        return RocksDbStore(directory, memory_bytes, new=True)
+        return RocksDbStore(directory, memory_bytes, new=True, direct_reads=self._direct_reads)
 
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "RocksDbStore":
         """Open the files of a copy, or of a store that was closed or whose process died."""
@@ -64,7 +68,7 @@ class RocksDbStores(PageStores):
             raise StateCorruptionError(
                 f"{directory} is no snapshot of a page store: its file CURRENT is missing; restore another checkpoint."
             )
-        return RocksDbStore(directory, memory_bytes, new=False)
+        return RocksDbStore(directory, memory_bytes, new=False, direct_reads=self._direct_reads)
 
 
 class RocksDbStore(PageStore):
@@ -74,7 +78,7 @@ class RocksDbStore(PageStore):
     blocks too, so the capacity of the cache bounds all of it. Several threads may call at once, except `close`.
     """
 
-    def __init__(self, directory: Path, memory_bytes: int, new: bool) -> None:
+    def __init__(self, directory: Path, memory_bytes: int, new: bool, *, direct_reads: bool = False) -> None:
         check_memory(memory_bytes)
         self._directory = directory
         self._memory_bytes = memory_bytes
@@ -85,6 +89,8 @@ class RocksDbStore(PageStore):
             _memtable_bytes(memory_bytes) * _MEMTABLES, False, self._cache
         )
         options = _options(self._cache, self._memtables, memory_bytes, new)
+        options.set_use_direct_reads(direct_reads)
+        options.set_use_direct_io_for_flush_and_compaction(direct_reads)
         with _explained("open a store", directory):
             self._db = Rdict(str(directory), options)
         writing = WriteOptions()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from penstock.engine.checkpoint.local_cuts import LocalCuts
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, Report, participants
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance_services import InstanceServices

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock.benchmarks.papers.dissp.real_queries import APPLICATION, MESSAGES, QUERIES, names, rates
-from penstock.benchmarks.papers.real.runner import RealCase
+from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
 
 FAIR, RANDOM, FIFO, EQUAL = "fair", "random", "fifo", "equal-share"

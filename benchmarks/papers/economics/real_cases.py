@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.benchmarks.papers.economics.applications import SINKS
 from penstock.benchmarks.papers.economics.real_applications import BOTH, KNN_ALONE, KNN_SINK, POINTS, RIDES, TAXI
-from penstock.benchmarks.papers.real.runner import RealCase
+from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
 from penstock.benchmarks.papers.real.schedule import uneven_shares
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.benchmarks.papers.evaluation import Progress, in_turn
-from penstock.benchmarks.papers.real.runner import RealCase, run_case
+from penstock.benchmarks.papers.real.case import RealCase
+from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.seen import SeenRun
 
 

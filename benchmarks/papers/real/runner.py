@@ -7,11 +7,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,8 +19,10 @@ from typing import Any
 import psutil
 
 from penstock.benchmarks.papers.real.application import attribute
+from penstock.benchmarks.papers.real.case import CoreShares, RealCase
 from penstock.benchmarks.papers.real.injector import Orders, fill
 from penstock.benchmarks.papers.real.schedule import Phase, TopicLoad
+from penstock.benchmarks.papers.real.started import MOST_S, is_so_within, lines, started, wait
 from penstock.benchmarks.papers.real.subject import SubjectOrders
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka.admin import create_topic
@@ -32,50 +34,8 @@ LEAD_S = 5.0
 """How long a job that reads already runs before the first phase."""
 
 _START_S = 60.0
-_MOST_S = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class RealCase:
-    """What is run: an application, its topics, and loads as parts of its capacity with how long each lasts, seconds.
-
-    ``topics``: by topic the ``module:function`` of its messages; all are offered the same rate, or so many times that
-    (``rates``), unevenly by partition (``shares``). ``calibration_rows``: how many rows of each topic, or so many times
-    that, its capacity is measured with. ``exact``: the ``module:function`` that makes plain data of the cluster and the
-    topics when the run is over; empty for none. ``batch_rows`` as of `run`.
-    """
-
-    name: str
-    application: str
-    topics: Mapping[str, str]
-    shares: tuple[float, ...]
-    loads: tuple[tuple[float, float], ...]
-    control: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    executor: str = "embedded"
-    task_managers: int = 1
-    calibration_rows: int = 4_000
-    exact: str = ""
-    rates: Mapping[str, float] = field(default_factory=dict)
-    batch_rows: int = 128
-
-    def rate_of(self, topic: str) -> float:
-        """Return how many times the rate a topic has."""
-        return self.rates.get(topic, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class CoreShares:
-    """The cores of this machine that the job has, and those of all else."""
-
-    job: tuple[int, ...]
-    others: tuple[int, ...]
-
-    @classmethod
-    def here(cls) -> "CoreShares":
-        """Return the first core for the job, and the rest, or the same where there is no other."""
-        cores = sorted(os.sched_getaffinity(0))
-        return cls((cores[0],), tuple(cores[1:] or cores))
+_KNOWN_S = 3.0
+"""After so long a job knows what its topics have."""
 
 
 def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda text: None) -> Path:
@@ -100,18 +60,29 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
         os.sched_setaffinity(0, cores.others)
         stack.callback(os.sched_setaffinity, 0, before)
         broker = stack.enter_context(LocalBroker(temporary, large=True))
-        tell(f"{folder.name}: measures what the job can take")
-        alone = _capacity(case, broker.bootstrap, folder, cores, "alone")
-        beside = alone.rows_per_s * _mean_load(case)
-        filled = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
-        tell(f"{folder.name}: {filled.rows_per_s:.0f} rows/s of each topic fill its core")
-        seen = _offered(case, broker, folder, cores, filled.rows_per_s)
-        after = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
-        seen |= {"capacity_after": after.rows_per_s, "calibrated": [filled.last, after.last]}
+        if case.capacity:
+            seen = _offered(case, broker, folder, cores, case.capacity)
+            seen |= {"capacity_after": case.capacity}
+        else:
+            seen = _measured(case, broker, folder, cores, tell)
     written = finished.with_suffix(".part")
     written.write_text(json.dumps(seen), encoding="utf-8")
     written.replace(finished)
     return finished
+
+
+def _measured(
+    case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShares, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return what was seen of a run whose capacity is measured before and after it."""
+    tell(f"{folder.name}: measures what the job can take")
+    alone = _capacity(case, broker.bootstrap, folder, cores, "alone")
+    beside = alone.rows_per_s * _mean_load(case)
+    filled = _capacity(case, broker.bootstrap, folder, cores, "before", beside)
+    tell(f"{folder.name}: {filled.rows_per_s:.0f} rows/s of each topic fill its core")
+    seen = _offered(case, broker, folder, cores, filled.rows_per_s)
+    after = _capacity(case, broker.bootstrap, folder, cores, "after", beside)
+    return seen | {"capacity_after": after.rows_per_s, "calibrated": [filled.last, after.last]}
 
 
 def _mean_load(case: RealCase) -> float:
@@ -136,19 +107,53 @@ def _capacity(
     job lacks.
     """
     loads = _topics(case, kafka, purpose, ())
-    rows = fill(kafka, loads, [case.calibration_rows * case.rate_of(topic) for topic in case.topics])
-    own = replace(case, control={}, options={**case.options, "contracts": {}})
-    orders = replace(_subject_orders(own, kafka, loads, folder / purpose, cores), is_bounded=True)
+    wanted = [case.calibration_rows * case.rate_of(topic) for topic in case.topics]
+    own = replace(case, control={}, options={**case.options, "contracts": {}}, restarts=False, is_watched=False)
+    orders = _subject_orders(own, kafka, loads, folder / purpose, cores)
     notes = folder / f"{purpose}.jsonl"
     with ExitStack() as stack:
         if beside_rows_per_s:
-            unread = _topics(case, kafka, f"{purpose}-unread", (Phase(beside_rows_per_s, _MOST_S),))
+            unread = _topics(case, kafka, f"{purpose}-unread", (Phase(beside_rows_per_s, MOST_S),))
             to_inject = Orders(kafka, unread, time.monotonic_ns())
-            stack.enter_context(_started("injector", to_inject.text(), folder / f"{purpose}-unread.jsonl"))
-        _wait(stack.enter_context(_started("subject", orders.text(), notes)))
-    last = _lines(notes)[-1]
-    worked_s: float = sum(last["busy_ns"].values()) / 1e9
+            stack.enter_context(started("injector", to_inject.text(), folder / f"{purpose}-unread.jsonl"))
+        if case.first:
+            subject = stack.enter_context(started("subject", orders.text(), notes))
+            rows, before = _after_first(case, kafka, loads, subject, notes, wanted)
+        else:
+            rows, before = fill(kafka, loads, wanted), None
+            subject = stack.enter_context(started("subject", replace(orders, is_bounded=True).text(), notes))
+        wait(subject)
+    last = lines(notes)[-1]
+    worked_s = _busy_s(last) - (0.0 if before is None else _busy_s(before))
     return _Capacity(rows / sum(map(case.rate_of, case.topics)) / worked_s, last)
+
+
+def _after_first(
+    case: RealCase,
+    kafka: str,
+    loads: tuple[TopicLoad, ...],
+    subject: "subprocess.Popen[str]",
+    notes: Path,
+    wanted: Sequence[float],
+) -> tuple[int, Mapping[str, Any]]:
+    """Let a job take what comes first, then so many rows, and end; return how many those are, and what it said before.
+
+    Raises:
+        FatalError: it does not take them.
+    """
+    _wait_until_it_reads(subject, notes)
+    first = _fill_first(case, kafka, loads, subject, notes)
+    before = lines(notes)[-1]
+    rows = fill(kafka, loads, wanted)
+    if not is_so_within(subject, notes, MOST_S, partial(_has_taken, first + rows)):
+        raise FatalError("the job of the run does not take the rows that its capacity is measured with")
+    assert subject.stdin is not None
+    subject.stdin.close()
+    return rows, before
+
+
+def _busy_s(sample: Mapping[str, Any]) -> float:
+    return float(sum(sample["busy_ns"].values())) / 1e9
 
 
 def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShares, capacity: float) -> dict[str, Any]:
@@ -157,25 +162,30 @@ def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShare
     loads = _topics(case, broker.bootstrap, "paced", phases)
     orders = _subject_orders(case, broker.bootstrap, loads, folder / "job", cores)
     broker_cpu_s = _cpu_s(broker)
-    with _started("subject", orders.text(), folder / "job.jsonl") as subject:
+    with started("subject", orders.text(), folder / "job.jsonl") as subject:
         _wait_until_it_reads(subject, folder / "job.jsonl")
+        first = _fill_first(case, broker.bootstrap, loads, subject, folder / "job.jsonl") if case.first else 0
         begin_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
         to_inject = Orders(broker.bootstrap, loads, begin_ns)
-        with _started("injector", to_inject.text(), folder / "injected.jsonl") as injector:
-            _wait(injector)
+        with started("injector", to_inject.text(), folder / "injected.jsonl") as injector:
+            wait(injector)
+        if case.catch_up_s:
+            time.sleep(_KNOWN_S)
+            is_so_within(subject, folder / "job.jsonl", case.catch_up_s, _has_all)
         assert subject.stdin is not None
         subject.stdin.close()
-        _wait(subject)
-    first, *samples = _lines(folder / "job.jsonl")
+        wait(subject)
+    begun, *samples = lines(folder / "job.jsonl")
     return {
         "case": asdict(case),
         "capacity": capacity,
         "phases": [asdict(phase) for phase in phases],
         "begin_ns": begin_ns,
-        "job_begun_ns": first["begun_ns"],
-        "queries": first["queries"],
+        "job_begun_ns": begun["begun_ns"],
+        "queries": begun["queries"],
         "broker_cpu_s": _cpu_s(broker) - broker_cpu_s,
-        "injected": _lines(folder / "injected.jsonl"),
+        "first": first,
+        "injected": lines(folder / "injected.jsonl"),
         "samples": samples,
         "exact": attribute(case.exact)(broker.bootstrap, [load.topic for load in loads]) if case.exact else None,
     }
@@ -213,38 +223,11 @@ def _subject_orders(
         case.task_managers,
         cores.job if embedded else tuple(sorted({*cores.job, *cores.others})),
         batch_rows=case.batch_rows,
+        start=case.start,
+        has_checkpoints=case.has_checkpoints,
+        restarts=case.restarts,
+        is_watched=case.is_watched,
     )
-
-
-@contextmanager
-def _started(module: str, orders: str, notes: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start a process of this package with orders, whose stdin stays open; it is ended if the block fails."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"penstock.benchmarks.papers.real.{module}", str(notes)],
-        stdin=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdin is not None
-        process.stdin.write(orders + "\n")
-        process.stdin.flush()
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
-
-
-def _wait(process: "subprocess.Popen[str]") -> None:
-    """Wait for a process that must not fail."""
-    try:
-        failed = process.wait(_MOST_S)
-    except subprocess.TimeoutExpired:
-        raise FatalError(f"a process of the run has not ended within {_MOST_S:g} s") from None
-    if failed:
-        raise FatalError("a process of the run failed; its own words stand above")
 
 
 def _wait_until_it_reads(process: "subprocess.Popen[str]", notes: Path) -> None:
@@ -253,19 +236,36 @@ def _wait_until_it_reads(process: "subprocess.Popen[str]", notes: Path) -> None:
     Raises:
         FatalError: it failed, or does not come so far.
     """
-    until_s = time.monotonic() + _START_S
-    while process.poll() is None and time.monotonic() < until_s:
-        if notes.exists() and any(line.get("read") for line in _lines(notes)):
-            return
-        time.sleep(0.1)
-    raise FatalError(f"the job of the run has not begun within {_START_S:g} s; its own words stand above")
+    if not is_so_within(process, notes, _START_S, lambda line: bool(line.get("read"))):
+        raise FatalError(f"the job of the run has not begun within {_START_S:g} s; its own words stand above")
+
+
+def _fill_first(
+    case: RealCase, kafka: str, loads: tuple[TopicLoad, ...], subject: "subprocess.Popen[str]", notes: Path
+) -> int:
+    """Write what topics have before the first phase, wait until the job has taken it, and return how much it is.
+
+    Raises:
+        FatalError: the job does not take it.
+    """
+    firsts = tuple(replace(load, messages=case.first[topic]) for topic, load in zip(case.topics, loads, strict=True))
+    rows = fill(kafka, firsts, [len(attribute(load.messages)()) for load in firsts])
+    if not is_so_within(subject, notes, MOST_S, partial(_has_taken, rows)):
+        raise FatalError("the job of the run does not take the rows that come first")
+    return rows
+
+
+def _has_taken(rows: int, line: Mapping[str, Any]) -> bool:
+    """Return whether by a sample of the job so many rows were read, and none is between instances."""
+    return sum(line.get("read", {}).values()) >= rows and not line["between"]
+
+
+def _has_all(line: Mapping[str, Any]) -> bool:
+    """Return whether nothing waits by a sample of the job, neither to be read nor between instances."""
+    waiting = line.get("waiting", {}).values()
+    return bool(waiting) and all(count == 0 for count in waiting) and not line["between"]
 
 
 def _cpu_s(broker: LocalBroker) -> float:
     times = psutil.Process(broker.pid).cpu_times()
     return float(times.user + times.system)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]

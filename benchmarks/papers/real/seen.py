@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.real.runner import FINISHED
 from penstock.benchmarks.papers.real.schedule import Phase, phase_bounds
@@ -66,6 +67,10 @@ class SeenRun:
 
     def _seconds(self, at_ns: int) -> float:
         return (at_ns - self._begin_ns) / 1e9
+
+    def seconds(self, at_ns: NDArray[np.int64]) -> Floats:
+        """Return when something was, by the monotonic clock of the machine."""
+        return np.asarray((at_ns - self._begin_ns) / 1e9, np.float64)
 
     @property
     def bounds(self) -> list[tuple[float, float]]:

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from penstock.model.control import Control
 
 SAMPLE_S = 0.25
 JOB = "subject"
+SAVEPOINT = "moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,10 @@ class SubjectOrders:
 
     ``application``: ``module:function`` (`application.attribute`); ``options`` are its own. ``control`` are arguments
     of `Control`, empty for none. ``executor``: ``embedded``, or ``processes`` with ``task_managers``. ``cores``: those
-    that the job may use. ``is_bounded``: it ends when it has read what is there. ``batch_rows`` as of `run`.
+    that the job may use. ``is_bounded``: it ends when it has read what is there. ``batch_rows`` as of `run`, ``start``
+    are more options of that; with ``has_checkpoints`` they lie in the folder. ``restarts``: what its scaler recommends
+    is done by a savepoint, a stop, and a start with so many instances and task managers. ``is_watched``: there is an
+    action log where nobody controls it, too.
     """
 
     application: str
@@ -45,6 +50,10 @@ class SubjectOrders:
     cores: tuple[int, ...] = ()
     is_bounded: bool = False
     batch_rows: int = 128
+    start: Mapping[str, Any] = field(default_factory=dict)
+    has_checkpoints: bool = False
+    restarts: bool = False
+    is_watched: bool = False
 
     def text(self) -> str:
         """Return the orders as JSON."""
@@ -53,17 +62,9 @@ class SubjectOrders:
 
 def run(orders: SubjectOrders, notes: Path, stopped: threading.Event) -> None:
     """Run the job, and note samples until it ends or is stopped."""
-    folder = Path(orders.folder)
     if orders.cores:
         os.sched_setaffinity(0, orders.cores)
-    until: Literal["latest"] | None = "latest" if orders.is_bounded else None
-    setting = Setting(orders.kafka, tuple(orders.topics), folder, until, orders.options)
-    made: Application = attribute(orders.application)(setting)
-    options: dict[str, Any] = {"directory": folder / "job", "batch_rows": orders.batch_rows}
-    if orders.executor == "processes":
-        options |= {"executor": "processes", "task_managers": orders.task_managers}
-    if orders.control:
-        options |= {"control": Control(**orders.control), "action_log": folder / "actions.jsonl"}
+    made, options = _made(orders), _options(orders)
     own = psutil.Process()
     with notes.open("w", encoding="utf-8", buffering=1) as lines:
         counted = {query: asdict(where) for query, where in made.queries.items()}
@@ -71,13 +72,48 @@ def run(orders: SubjectOrders, notes: Path, stopped: threading.Event) -> None:
         handle = made.job.start(JOB, **options)
         lines.write(json.dumps({"begun_ns": begun_ns, "queries": counted}) + "\n")
         while handle.running and not stopped.wait(SAMPLE_S):
-            lines.write(json.dumps(_sample(handle.metrics(), own)) + "\n")
+            metrics = handle.metrics()
+            lines.write(json.dumps(_sample(metrics, own)) + "\n")
+            if orders.restarts and (wanted := _wanted(metrics)) > options.get("parallelism", 1):
+                options |= {"parallelism": wanted, "task_managers": wanted, "restore": SAVEPOINT}
+                handle.stop(savepoint=SAVEPOINT)
+                handle = _made(orders).job.start(JOB, **options)
         metrics = handle.wait() if orders.is_bounded else handle.stop(drain=True)
         lines.write(json.dumps({**_sample(metrics, own), "is_last": True}) + "\n")
 
 
+def _made(orders: SubjectOrders) -> Application:
+    until: Literal["latest"] | None = "latest" if orders.is_bounded else None
+    setting = Setting(orders.kafka, tuple(orders.topics), Path(orders.folder), until, orders.options)
+    made: Application = attribute(orders.application)(setting)
+    return made
+
+
+def _options(orders: SubjectOrders) -> dict[str, Any]:
+    folder = Path(orders.folder)
+    options: dict[str, Any] = {"directory": folder / "job", "batch_rows": orders.batch_rows, **orders.start}
+    if orders.executor == "processes":
+        options |= {"executor": "processes", "task_managers": orders.task_managers}
+    if orders.has_checkpoints:
+        options |= {"checkpoint_dir": folder / "checkpoints"}
+    if orders.control:
+        options |= {"control": Control(**orders.control)}
+    if orders.control or orders.is_watched:
+        options |= {"action_log": folder / "actions.jsonl"}
+    return options
+
+
+def _wanted(metrics: JobMetrics) -> int:
+    """Return the most instances that a scaler wants of a task, 0: it wants no others."""
+    wanted = () if metrics.scaling is None else metrics.scaling.wanted
+    return max((after for _, _, after in wanted), default=0)
+
+
 def _sample(metrics: JobMetrics, own: psutil.Process) -> dict[str, Any]:
     cpu = own.cpu_times()
+    busy_ns = Counter[str]()
+    for each in metrics.instances:
+        busy_ns[each.task] += each.time.busy_ns
     shedding = metrics.shedding
     sample: dict[str, Any] = {
         "at_ns": time.monotonic_ns(),
@@ -87,8 +123,12 @@ def _sample(metrics: JobMetrics, own: psutil.Process) -> dict[str, Any]:
         "taken": {line.operator: line.rows_in for line in metrics.ledger.operators},
         "shed": metrics.ledger.shed,
         "between": sum(line.sent - line.received for line in metrics.ledger.edges),
-        "busy_ns": {each.task: each.time.busy_ns for each in metrics.instances},
+        "busy_ns": busy_ns,
+        "state_bytes": metrics.state_bytes,
+        "instances": Counter(each.task for each in metrics.instances),
     }
+    if metrics.scaling is not None:
+        sample["scaling"] = metrics.scaling.sentence()
     if shedding is not None:
         sample |= {
             "keep": dict(shedding.sources) | {f"{a} > {b}": rate for a, b, rate in shedding.branches},

@@ -70,10 +70,13 @@ class KafkaSink(Sink):
         copy._commits = copy._make_commits(context.parallelism)
         return copy
 
-    def resize(self, parallelism: int) -> None:
-        """Publish as so many writers; `recover` settles what those before have left."""
+    def resize(self, parallelism: int, *, running: bool = False) -> None:
+        """Publish as so many writers; `recover` settles what those before have left, if they are not ``running``."""
         if self._commits is not None:
             with self._working:
+                if running:
+                    self._commits.grow(self._ids(parallelism))
+                    return
                 self._commits.close()
                 self._commits = self._make_commits(parallelism)
 
@@ -164,8 +167,13 @@ class KafkaSink(Sink):
     def _make_commits(self, parallelism: int) -> SinkCommits:
         context, kept = self._context, self._kept
         assert context is not None and kept is not None
-        names = [transactional_id(context.job, context.operator, instance) for instance in range(parallelism)]
-        return SinkCommits(names, self._publisher, kept, accept_duplicates=context.accept_duplicates)
+        ids = self._ids(parallelism)
+        return SinkCommits(ids, self._publisher, kept, accept_duplicates=context.accept_duplicates)
+
+    def _ids(self, parallelism: int) -> list[str]:
+        context = self._context
+        assert context is not None
+        return [transactional_id(context.job, context.operator, instance) for instance in range(parallelism)]
 
     def _prepared(self) -> SinkCommits:
         if self._commits is None:

@@ -128,6 +128,20 @@ class SinkCommits:
             with suppress(RetryableError):
                 self._kept.clean(settlement.claim)
 
+    def grow(self, ids: Sequence[str]) -> None:
+        """Take those ids that are new, too, under the claim of the others, for writers that join theirs.
+
+        Whoever had one is fenced; what it had not published was settled when the run began.
+
+        Raises:
+            RetryableError: the broker cannot be reached.
+        """
+        for name in ids:
+            if name not in self._own:
+                self._drive(name, Take())
+                self._drive(name, Publish(self.claim, ()))
+                self._own = (*self._own, name)
+
     def adopt(self, epoch: int, claim: Marker) -> None:
         """Take all ids from a process that is gone, and go on under its claim, which writers that live have.
 

@@ -1,6 +1,6 @@
 """The parts of deployments that one task manager has built, and what a head must know that follows a lost one."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock.engine.executors.managers.adoption_messages import (
 from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.executors.managers.move_messages import SetRoutes
+from penstock.engine.executors.managers.plan_messages import SetMemory
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.ids import TaskId
@@ -29,7 +30,8 @@ from penstock.shedding.kept_log import Stretch
 class DeployedPart:
     """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
 
-    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it.
+    It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it. ``beside`` are
+    parts of the same region that were there when it came: these send by its links.
     """
 
     attempt: int
@@ -41,11 +43,18 @@ class DeployedPart:
     stands_still: bool = False
     ended: bool = False
     fault: str | None = None
+    beside: tuple["DeployedPart", ...] = ()
     moves: HeldMoves = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing has moved yet."""
         self.moves = HeldMoves(self.part.graph, self.part.owners)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing will be sent by its links."""
+        members = (self, *self.beside)
+        return all(instance.done for member in members for instance in member.part.instances)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,6 +79,8 @@ class DeployedParts:
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
         self._routes: Routes = {}
+        self.budgets: Mapping[str, int | None] = {}
+        """The memory of operators that differs from that of the plan, by name."""
         self._guard = LocalGuard()
         self.sic = LocalSic((lambda: 0) if probe is None else probe.thread_cpu_ns)
         """What sheds by SIC here."""
@@ -92,8 +103,13 @@ class DeployedParts:
         part.part.set_routes(self._routes)
         self.sic.begin(part.part)
 
-    def hear(self, order: EpochCommitted | SetKeep | SetRoutes) -> None:
-        """Let go of what is committed, shed from the next read on, or send by other shares from the next batch on."""
+    def hear(self, order: EpochCommitted | SetKeep | SetMemory | SetRoutes) -> None:
+        """Let go of what is committed, shed, have other memory, or send by other shares from the next batch on."""
+        if isinstance(order, SetMemory):
+            self.budgets = order.budgets
+            for part in self._parts.values():
+                part.part.set_memory(order.budgets)
+            return
         if isinstance(order, EpochCommitted):
             self.committed(order.epoch)
             return

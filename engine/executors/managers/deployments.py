@@ -1,10 +1,9 @@
 """The deployments of a job: regions on their task managers, which build them, close them and let them go."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.engine.control.job_control import KeepOrder
-from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.dataflow.worker import Outcome
@@ -16,7 +15,8 @@ from penstock.engine.executors.managers.places import CALLER, Places, at_caller,
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool_news import News, Said
 from penstock.engine.jobs.adoption import Adopt
-from penstock.engine.jobs.job_rates import JobRates, check_rates
+from penstock.engine.jobs.attempt import AttemptContext
+from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.plan.regions import regions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
@@ -39,7 +39,8 @@ class Deployment:
     """A region on its task managers.
 
     ``ended`` are those that have seen all of their part end. ``lost_link`` is why a link between two of them broke, and
-    until when it is awaited whether one of its ends is lost, too.
+    until when it is awaited whether one of its ends is lost, too. At those that are ``joined`` nothing but channels of
+    it may be; instances that have ``left`` host nothing any more.
     """
 
     number: int
@@ -47,22 +48,28 @@ class Deployment:
     places: Places
     ended: set[str] = field(default_factory=set)
     lost_link: tuple[int, str] | None = None
+    joined: frozenset[str] = frozenset()
+    left: set[str] = field(default_factory=set)
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """Where instances are, the process of the caller last: it does at once what it is told."""
-        return tuple(_caller_last(set(self.places.values())))
+        """Where instances are, or channels, the process of the caller last: it does at once what it is told."""
+        return tuple(_caller_last(self.joined.union(self.places.values())))
 
 
 class Deployments:
     """The deployments that are up; each order waits until all that must have answered."""
 
     def __init__(
-        self, graph: ExecutionGraph, head: Head, clock: Clock, take: Callable[[News], None], shed: JobRates
+        self, graph: ExecutionGraph, head: Head, context: AttemptContext, take: Callable[[News], None]
     ) -> None:
         """Begin with none; ``take`` is handed all news that come while an answer is awaited."""
-        self._graph, self._head, self._clock, self._take, self._shed = graph, head, clock, take, shed
+        self.graph, self._head, self._clock, self._take = graph, head, context.clock, take
+        self._shed, self._memory = context.shed, context.memory
+        self._told_memory: Mapping[str, int | None] = {}
         self._up: dict[int, Deployment] = {}
+        # Of regions that were taken down, the names of their instances.
+        self._names: dict[frozenset[TaskId], set[str]] = {}
         # Those that are being built.
         self._coming: dict[int, Deployment] = {}
         # Of which deployment (0: of all) who is to answer yet.
@@ -118,13 +125,16 @@ class Deployments:
         """
         chosen = self._choose(tasks)
         new = [
-            Deployment(self._head.next_deployment(), region, deal_out(self._graph, region, managers, chosen))
-            for region in regions(self._graph)
+            Deployment(self._head.next_deployment(), region, deal_out(self.graph, region, managers, chosen))
+            for region in regions(self.graph)
             if region <= tasks
         ]
         self._await((deployment.number, manager) for deployment in new for manager in deployment.managers)
         self._coming = {deployment.number: deployment for deployment in new}
         try:
+            self._told_memory = self._memory.wanted
+            if self._told_memory:
+                self._send_memory([*self._up.values(), *new])
             self._order(new, start, restore)
             self._collect_answers()
         except BaseException:
@@ -183,20 +193,60 @@ class Deployments:
         Raises:
             BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
         """
-        check_rates(self._graph, rates)
+        check_rates(self.graph, rates)
         self._shed.rates, order = rates, ms.SetKeep.of(rates, decision)
         up = self._up.values() if deployed is None else deployed
         for manager in sorted({manager for deployment in up for manager in deployment.managers}):
             self._head.send(manager, order)
 
+    def tell_memory(self) -> None:
+        """Let task managers know of the budgets of operators, if these have changed."""
+        if self._told_memory is not self._memory.wanted:
+            self._told_memory = self._memory.wanted
+            self._send_memory(self._up.values())
+
+    def _send_memory(self, deployed: Iterable[Deployment]) -> None:
+        order = ms.SetMemory(dict(self._told_memory))
+        for manager in sorted({manager for deployment in deployed for manager in deployment.managers}):
+            self._head.send(manager, order)
+
     def committed(self, epoch: int) -> None:
         """Let task managers know that all sinks have committed an epoch."""
-        for manager in sorted(self.managers):
-            self._head.send(manager, ms.EpochCommitted(epoch))
+        self._head.send_to(self.managers, ms.EpochCommitted(epoch))
 
     def places(self) -> Places:
         """Return the places of all instances that are up."""
-        return {name: place for deployment in self._up.values() for name, place in deployment.places.items()}
+        return {
+            name: place
+            for deployment in self._up.values()
+            for name, place in deployment.places.items()
+            if name not in deployment.left
+        }
+
+    def region(self, tasks: frozenset[TaskId]) -> Places:
+        """Return the places of all instances that are up of a region."""
+        up = [deployment for deployment in self._up.values() if deployment.tasks == tasks]
+        return {name: place for deployment in up for name, place in deployment.places.items()}
+
+    def at(self, task: TaskId) -> tuple[Places, dict[str, int]]:
+        """Return the places of all instances of a task's region, and of each task manager the number it knows it by."""
+        up = [deployment for deployment in self._up.values() if task in deployment.tasks]
+        numbers = {manager: item.number for item in reversed(up) for manager in item.managers}
+        return self.region(up[0].tasks), {manager: numbers[manager] for manager in _caller_last(numbers)}
+
+    def grow(
+        self, tasks: frozenset[TaskId], new: Collection[str], managers: Sequence[str], targets: Places
+    ) -> Deployment:
+        """Count new instances of a region as up, at their ``targets`` or others of these; return them."""
+        chosen, region = {**self._choose(tasks), **targets}, self.region(tasks)
+        places = {name: place for name, place in deal_out(self.graph, tasks, managers, chosen).items() if name in new}
+        deployment = Deployment(self._head.next_deployment(), tasks, places, joined=frozenset(region.values()))
+        self._up[deployment.number] = deployment
+        return deployment
+
+    def sinks(self) -> bytes:
+        """Return the sinks as they are now, packed."""
+        return pack_sinks(self.graph)
 
     def start(self, new: Iterable[Deployment]) -> None:
         """Let the instances of deployments run, at the keep rates that were set last."""
@@ -212,7 +262,15 @@ class Deployments:
         down = [deployment for deployment in self._up.values() if tasks is None or deployment.tasks <= tasks]
         for deployment in down:
             del self._up[deployment.number]
+            self._names.setdefault(deployment.tasks, set()).update(deployment.places)
         return down
+
+    def no_more(self, tasks: frozenset[TaskId]) -> frozenset[str]:
+        """Return the instances of some tasks that were taken down and do not come back, as the plan has fewer; once."""
+        regions = [region for region in self._names if region <= tasks]
+        before = {name for region in regions for name in self._names.pop(region)}
+        now = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
+        return frozenset(before - now)
 
     def release(self, tasks: frozenset[TaskId] | None, down: Iterable[Deployment]) -> Sequence[str]:
         """Let task managers abort the instances of some tasks (None: all); return what went wrong with that.
@@ -287,7 +345,7 @@ class Deployments:
 
     def _choose(self, tasks: frozenset[TaskId]) -> Places:
         """Return the places of instances of some tasks that are not free, or that were chosen by what was measured."""
-        fixed = {**at_caller(self._graph, tasks), **self._head.at_ranks(tasks)}
+        fixed = {**at_caller(self.graph, tasks), **self._head.at_ranks(tasks)}
         job = self._head.places({**self.places(), **fixed})
         return {**fixed, **self._head.control.place(job, self._clock.monotonic_ns())}
 
@@ -297,7 +355,7 @@ class Deployments:
 
     def _order(self, new: Sequence[Deployment], start: AttemptStart, restore: ms.Restore | None) -> None:
         """Let task managers build their parts, the caller's process last: it then waits for the others."""
-        sinks = pack_sinks(self._graph)
+        sinks = pack_sinks(self.graph)
         late = []
         for deployment in new:
             order = ms.Deploy(

@@ -30,7 +30,7 @@ class FileChecks:
         take: Callable[[News], None],
     ) -> None:
         """Ask nobody yet."""
-        self._graph, self._head, self._take = graph, head, take
+        self.graph, self._head, self._take = graph, head, take
         self._clock, self._checkpoints = context.clock, context.checkpoints
         self._order: ms.LookAtFiles | None = None
         self._awaited: set[str] = set()
@@ -84,7 +84,7 @@ class FileChecks:
 
     def _look(self) -> ms.LookAtFiles:
         kept = None if self._checkpoints is None else self._checkpoints.repository.files
-        return what_to_look_at(self._graph, kept)
+        return what_to_look_at(self.graph, kept)
 
     def _turn(self) -> bool:
         """Take news; return whether an answer is still awaited."""

@@ -31,6 +31,7 @@ from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.control import NO_CONTROL, ControlOptions
@@ -73,9 +74,9 @@ class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
     ``pack`` makes of the setup what task managers are sent, ``pack_plan`` of another plan, ``make_parts`` the parts of
-    the one in this process. ``control`` is that of load, within ``limits``, ``actuator`` what carries sizes out;
-    ``warn`` takes what the user is told. ``ranks`` says which task managers have what instances need, if any needs
-    something. With ``waits`` no task manager is started before `Head.begin`.
+    the one in this process. ``control`` is that of load, within ``limits``, ``memory`` that of operators, ``actuator``
+    what carries sizes out; ``warn`` takes what the user is told. ``ranks`` says which task managers have what instances
+    need, if any needs something. With ``waits`` no task manager is started before `Head.begin`.
     """
 
     plan: JobPlan
@@ -88,6 +89,7 @@ class HeadParts:
     pack_plan: Callable[[JobPlan], bytes] = pack_plan
     control: ControlOptions = NO_CONTROL
     limits: RunningLimits | None = None
+    memory: RunningMemory | None = None
     actuator: ScaleActuator | None = None
     warn: Callable[[str], None] = print
     waits: bool = False
@@ -162,7 +164,8 @@ class Head(AbstractContextManager["Head"]):
 
     def _start_control(self, before: JobControl | None = None) -> JobControl:
         parts, now_ns = self._parts, self._clock.monotonic_ns()
-        return start_control(self.plan, now_ns, parts.control, parts.warn, parts.limits, parts.actuator, before)
+        limits, actuator, memory = parts.limits, parts.actuator, parts.memory
+        return start_control(self.plan, now_ns, parts.control, parts.warn, limits, actuator, before, memory)
 
     def await_survivors(self) -> Mapping[str, ms.Holding]:
         """Return what task managers hold that have outlived the head before, of all that say it within `ANSWER_S`."""
@@ -274,6 +277,16 @@ class Head(AbstractContextManager["Head"]):
             self._local.handle(message)
         else:
             self.pool.send(name, message)
+
+    def send_to(self, names: Collection[str], message: ms.ToManager) -> None:
+        """Say something to several task managers, to the one in this process last: it does at once what it is told."""
+        for name in sorted(names, key=lambda name: (name == CALLER, name)):
+            self.send(name, message)
+
+    def send_each(self, messages: Mapping[str, ms.ToManager]) -> None:
+        """Say something else to each of some task managers."""
+        for name, message in messages.items():
+            self.send(name, message)
 
     def news(self) -> Iterator[News]:
         """Yield what task managers have said, and which are lost."""

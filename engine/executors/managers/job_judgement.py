@@ -17,12 +17,16 @@ class JobJudgement:
 
     def __init__(self, graph: ExecutionGraph, bad_records: BadRecords, *, rests: bool) -> None:
         """Begin without a word from any; ``rests``: the job ends with a checkpoint once it is at rest."""
-        self._graph, self._bad_records, self._rests = graph, bad_records, rests
+        self.graph, self._bad_records, self._rests = graph, bad_records, rests
         self._awaits_rest = rests
         self._rounds = StatusRounds(graph)
         self._patience: StopPatience | None = None
         self._verdict: PenstockError | None = None
         self._is_stopping = False
+
+    def come_to(self, graph: ExecutionGraph) -> None:
+        """Judge by another plan of the same operators."""
+        self.graph = self._rounds.graph = graph
 
     @property
     def due_ns(self) -> int | None:
@@ -58,7 +62,7 @@ class JobJudgement:
         """Return why the job must fail instead of publishing a checkpoint of these parts, the ``last`` one or not."""
         if not self._bad_records.undecided:
             return self._verdict
-        return self.judge(decided_at(self._graph, parts, last=last))
+        return self.judge(decided_at(self.graph, parts, last=last))
 
     def failure(self, now_ns: int) -> PenstockError | None:
         """Return why the job must fail: its bad records, or rows that do not arrive although it is to stop."""

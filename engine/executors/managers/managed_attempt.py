@@ -6,6 +6,7 @@ instances run, and brings what these say.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core import job_events as je
@@ -20,7 +21,7 @@ from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.file_checks import FileChecks
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.job_judgement import JobJudgement
-from penstock.engine.executors.managers.managed_moves import ManagedMoves
+from penstock.engine.executors.managers.managed_changes import ManagedChanges
 from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.manager_changes import ManagerChanges
 from penstock.engine.executors.managers.part_metrics import PartMetrics
@@ -30,10 +31,11 @@ from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.strikes import Strikes
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
-from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck, struck_by_commit
+from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, LiveDone, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rows_decided import decided_by
+from penstock.engine.moves.live_changes import LiveChange
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
@@ -59,9 +61,8 @@ class ManagedAttempt(Attempt):
         self._plan, self._head, self._options = plan, head, options
         head.come_to(plan)
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
-        self._take_stretches = context.take_stretches
-        self.drained, self.at_end = True, False
-        self._deployments = Deployments(plan.graph, head, context.clock, self._take, context.shed)
+        self._take_stretches, self.drained, self.at_end = context.take_stretches, True, False
+        self._deployments = Deployments(plan.graph, head, context, self._take)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
         self._changes = ManagerChanges(head, context)
@@ -70,7 +71,7 @@ class ManagedAttempt(Attempt):
         rests = context.checkpoints is not None and options.host.keeps
         self._judgement = JobJudgement(plan.graph, options.bad_records, rests=rests)
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
-        self._moves = ManagedMoves(head, self._deployments, context, self._metrics.state_bytes)
+        self._moving = ManagedChanges(head, self._deployments, context, self._come_to, self._metrics.state_bytes)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
         self._committed_epoch = 0
@@ -101,6 +102,7 @@ class ManagedAttempt(Attempt):
             self._take_news()
             self._ask_for_status()
             self._tick()
+            self._deployments.tell_memory()
             failure = self._judgement.failure(self._clock.monotonic_ns())
             if failure is not None:
                 return Struck(failure, None)
@@ -109,7 +111,7 @@ class ManagedAttempt(Attempt):
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck  # behind the last checkpoint nothing strikes the job
             self._see_off()
-            struck = self._moves.turn() or self._strikes.next()
+            struck = self._moving.turn() or self._strikes.next()
             if struck is not None:
                 return struck
             if self._checkpoints is None and self._deployments.have_ended:
@@ -121,15 +123,10 @@ class ManagedAttempt(Attempt):
                 self._request_stop(drain)
             elif not isinstance(outcome, Ran):
                 self._stop_at_end()
-                times = [
-                    until_ns,
-                    None if self._checkpoints is None else self._checkpoints.due_ns(),
-                    None if progress is None else report_ns + PROGRESS_NS,
-                    self._judgement.due_ns,
-                    self._head.control.due_ns,
-                    self._moves.due_ns,
-                    *self._strikes.due_ns(),
-                ]
+                checkpoint_ns = None if self._checkpoints is None else self._checkpoints.due_ns()
+                progress_ns = None if progress is None else report_ns + PROGRESS_NS
+                own_ns = self._judgement.due_ns, self._head.control.due_ns, self._moving.due_ns
+                times = [until_ns, checkpoint_ns, progress_ns, *own_ns, *self._strikes.due_ns()]
                 self._head.wait(outcome, min((time_ns for time_ns in times if time_ns is not None), default=None))
             if progress is not None and self._clock.monotonic_ns() - report_ns >= PROGRESS_NS:
                 report_ns = self._clock.monotonic_ns()
@@ -145,15 +142,16 @@ class ManagedAttempt(Attempt):
         down = self._deployments.remove(tasks)
         taken = frozenset(task for deployment in down for task in deployment.tasks)
         self._strikes.drop(taken)
-        self._moves.gone(taken, error)
+        self._moving.gone(taken, error)
         for note in self._deployments.release(tasks, down):
             error.add_note(f"While the job was aborted: {note}")
         if not self.is_up():
             self._uploads.end()
         self._judgement.ended(self._metrics.decided(self.metrics(), taken))
         if self._checkpoints is not None:
-            names = [name for deployment in down for name in deployment.places]
-            self._checkpoints.failed(f"{type(error).__name__}: {error}", names)
+            self._checkpoints.failed(
+                f"{type(error).__name__}: {error}", [name for item in down for name in item.places]
+            )
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew, on the task managers that live."""
@@ -194,31 +192,33 @@ class ManagedAttempt(Attempt):
 
     def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
         """Let all task managers upload; return what awaits them."""
-        managers = sorted(self._deployments.managers)
+        managers = self._deployments.managers
         if self._checkpoints is not None:
             self._checkpoints.repository.begin(epoch, elsewhere=True)
         awaited = self._uploads.begin(epoch, managers)
-        for manager in managers:
-            self._head.send(manager, ms.Upload(epoch))
+        self._head.send_to(managers, ms.Upload(epoch))
         known = Contribution(measured_cpu=dict(self._head.control.measured_cpu))
         return lambda: [*self._head.result_of(awaited), known]
 
     def give_up(self, epoch: int) -> None:
         """Let go of the cuts of an epoch."""
         self._uploads.give_up(epoch)
-        for manager in sorted(self._deployments.managers):
-            self._head.send(manager, ms.GiveUpEpoch(epoch))
+        self._head.send_to(self._deployments.managers, ms.GiveUpEpoch(epoch))
 
     def set_keep(self, rates: KeepRates) -> None:
         """Let task managers shed."""
         self._deployments.set_keep(rates)
+
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin to come to another plan while all runs; see `Attempt.change_live`."""
+        return self._moving.begin(change, done)
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
         merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
-        shedding, scaling, moves = control.shedding_status(), control.scaling_status(), self._moves.totals()
+        shedding, scaling, moves = control.shedding_status(), control.scaling_status(), self._moving.totals()
         return replace(merged, shedding=shedding, scaling=scaling, moves=moves)
 
     @property
@@ -228,7 +228,7 @@ class ManagedAttempt(Attempt):
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance that is up; from any thread."""
-        return {name: place for deployment in self._deployments for name, place in deployment.places.items()}
+        return self._deployments.places()
 
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         self._see_off()
@@ -244,9 +244,17 @@ class ManagedAttempt(Attempt):
         counted = {} if start.restored is None else start.restored.manifest.ledger
         self._judgement.began(decided_by(self._plan.graph, counted, tasks))
         if self._checkpoints is not None:
-            self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
-        self._moves.began(tasks, start.restored)
+            part, gone = participants(self._plan.graph, tasks), self._deployments.no_more(tasks)
+            self._checkpoints.started(self, part, start, gone)
+        self._moving.began(tasks, start)
         self._deployments.start(deployed)
+
+    def _come_to(self, graph: ExecutionGraph) -> None:
+        self._plan = self._metrics.plan = replace(self._plan, graph=graph)
+        for part in (self._deployments, self._files, self._strikes):
+            part.graph = graph
+        self._judgement.come_to(graph)
+        self._head.come_to(self._plan)
 
     def _adopt(self, order: Adopt, start: AttemptStart) -> None:
         checkpoints, graph = self._checkpoints, self._plan.graph
@@ -255,13 +263,7 @@ class ManagedAttempt(Attempt):
         if start.restored is not None:
             self._head.control.know(start.restored.manifest.measured_cpu)
         self._judgement.began(decided_by(graph, counted, [task.id for task in graph.tasks]))
-        self._moves.adopted(order.deployments, start.restored)
-
-        def begin(behind: AttemptStart, cuts: Sequence[CutTaken]) -> None:
-            for instance in (cut.instance for cut in cuts if cut.ended):
-                self._moves.ended(instance)
-            checkpoints.adopted(self, participants(graph), behind, cuts)
-
+        begin = self._moving.adopting(order, start, partial(checkpoints.adopted, self, participants(graph)))
         self._deployments.adopt(order, start, checkpoints.repository, begin)
 
     def _take_news(self) -> None:
@@ -282,13 +284,13 @@ class ManagedAttempt(Attempt):
                 self._hear(manager, message)
 
     def _hear(self, manager: str, message: ms.ToHead) -> None:
+        if self._moving.hear(manager, message):
+            return
         match message:
             case ms.CutTaken():
                 if self._checkpoints is not None:
                     cut = CutTaken(message.instance, message.epoch, message.ended, message.receipts, message.stretches)
                     self._checkpoints.report(message.attempt, cut)
-                if message.ended:
-                    self._moves.ended(message.instance)
             case ms.BarrierMissed():
                 if self._checkpoints is not None:
                     self._checkpoints.report(message.attempt, BarrierGivenUp(message.instance, message.epoch))
@@ -312,8 +314,7 @@ class ManagedAttempt(Attempt):
             case ms.FilesSeen():
                 self._files.hear(manager, message)
             case ms.Metrics():
-                rows = self._metrics.add(manager, message.metrics)
-                self._moves.rates.note(self._clock.monotonic_ns(), rows)
+                self._moving.note_rows(self._metrics.add(manager, message.metrics))
                 self._take_stretches(message.stretches)
             case ms.Status():
                 self._judgement.hear(manager, message, self._clock.monotonic_ns())
@@ -322,22 +323,24 @@ class ManagedAttempt(Attempt):
             case ms.Readings():
                 now_ns = self._clock.monotonic_ns()
                 self._head.control.hear(manager, message.machine, part_of(message), now_ns, keep_of(message))
-            case ms.MarkersSent() | ms.StateGiven() | ms.StateInstalled():
-                self._moves.hear(message)
             case ms.Progress():
-                self._relay(self._progress.hear(manager, message))
+                self._head.send_each(self._progress.hear(manager, message))
             case ms.Joined():
                 self._tell(je.TaskManagerJoined(manager))
-            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep() | ms.Holding() | ms.WarmedUp():
+            case (
+                ms.SetupFailed()
+                | ms.LeaveAsked()
+                | ms.StuckInStep()
+                | ms.OutOfStep()
+                | ms.Holding()
+                | ms.WarmedUp()
+                | ms.ChannelsJoined()
+            ):
                 pass
-
-    def _relay(self, progress: Mapping[str, ms.Progress]) -> None:
-        for manager, message in progress.items():
-            self._head.send(manager, message)
 
     def _lose(self, lost: Lost) -> None:
         self._head.control.forget(lost.manager)
-        self._relay(self._progress.lose(lost.manager))
+        self._head.send_each(self._progress.lose(lost.manager))
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")
         self._deployments.lose(lost.manager, error)
@@ -370,11 +373,9 @@ class ManagedAttempt(Attempt):
         due_ns = self._judgement.due_ns
         if due_ns is None or not self.is_up() or self._clock.monotonic_ns() < due_ns:
             return
-        managers = sorted(self._deployments.managers)
+        managers = self._deployments.managers
         last = self._checkpoints.last_barrier if self._checkpoints is not None and self.at_end else None
-        order = self._judgement.ask(managers, last)
-        for manager in managers:
-            self._head.send(manager, order)
+        self._head.send_to(managers, self._judgement.ask(managers, last))
 
     def _stop_at_end(self) -> None:
         """Ask for the last checkpoint once no source has anything more for this run, and no call is on its way."""

@@ -16,7 +16,7 @@ from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, MoveTotals
+from penstock.engine.moves.move_orders import AskedMove, MoveOrder, MoveSummary, MoveTotals
 from penstock.engine.moves.round_times import may_begin
 from penstock.engine.moves.source_rates import SourceRates
 from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_move
@@ -58,7 +58,7 @@ class ManagedMoves:
         ``state_bytes`` returns how much state some operators, by name, have at a task manager.
         """
         self._state_bytes, self._warn = state_bytes, context.warn
-        self._graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
+        self.graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
         self._head, self._deployments, self._clock = head, deployments, context.clock
         self._checkpoints, self._orders = context.checkpoints, context.moves
         if context.checkpoints is None:
@@ -67,10 +67,14 @@ class ManagedMoves:
             self._orders.open()
             over = OptionError(f"job {head.plan.name!r} is over: nothing moves")
             context.resources.callback(self._orders.close, over)
-        self._routes = ManagedRoutes(head, deployments, context)
+        self._routes = ManagedRoutes(head, deployments, context, lambda: self.graph)
         self._coordinator = MoveCoordinator()
-        self._owners: dict[TaskId, Owners] = {}
-        self._ended: set[str] = set()
+        self.held = False
+        """Whether no order is taken up."""
+        self.owners: dict[TaskId, Owners] = {}
+        """Who has the key groups of each task that is up."""
+        self.ended_instances: set[str] = set()
+        """Those that are up and have ended."""
         self._order: _Order | None = None
         # Who has not said yet that its producers have sent the marker, and how many of the others' have.
         self._unsent, self._sent = 0, 0
@@ -91,24 +95,47 @@ class ManagedMoves:
     def began(self, tasks: Collection[TaskId], restored: RestoredState | None) -> None:
         """Instances of these tasks were built, with the owners of a checkpoint (None: with those of the beginning)."""
         noted = {} if restored is None else restored.owners()
-        tables = owner_tables(self._graph, self._key_groups, noted)
-        self._owners |= {task: tables[task] for task in tasks}
-        names = {name for task in self._graph.tasks if task.id in tasks for name in self._graph.instances(task)}
-        self._ended -= names
+        tables = owner_tables(self.graph, self._key_groups, noted)
+        self.owners |= {task: tables[task] for task in tasks}
+        names = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
+        self.ended_instances -= names
         self._routes.say()
+
+    @property
+    def last_move(self) -> int:
+        """The number of the last move that was begun, 0: none."""
+        return self._coordinator.last_move
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing moves, and nothing is about to."""
+        return self._order is None and self._coordinator.moving is None
+
+    def redistribute(self, lead: TaskId, groups: Groups, done: Callable[[MoveSummary], None]) -> None:
+        """Begin to move key groups of the tasks that move with one, as nothing moves; ``done`` hears what it took.
+
+        If the tasks are taken down before, it is not called.
+        """
+        asked, now_ns = (
+            AskedMove(0, MoveOrder("its key groups", "instances that come or stay")),
+            self._clock.monotonic_ns(),
+        )
+        asked.progress = 0, len(groups)
+        asked.answer.add_done_callback(lambda answer: None if answer.exception() else done(answer.result()))
+        self._order = _Order(asked, lead, groups, MoveAccount(now_ns, 0, None), self._begun())
+        self._go_on(self._order, now_ns)
 
     def adopted(self, deployments: Iterable[AdoptedDeployment], restored: RestoredState | None) -> None:
         """Instances of another head go on, with the owners that the task managers know of since."""
         deployments = tuple(deployments)
         self.began({task for item in deployments for task in item.tasks}, restored)
         for item in deployments:
-            self._owners |= item.owners
+            self.owners |= item.owners
         # A number that one of them has seen must not come again.
         self._coordinator = MoveCoordinator(max((item.last_move for item in deployments), default=0))
 
     def gone(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Tasks (None: all) are taken down."""
-        down = frozenset(self._owners) if tasks is None else tasks
+        down = frozenset(self.owners) if tasks is None else tasks
         reason = f"{type(error).__name__}: {error}"
         self._do(self._coordinator.on(ev.TasksFailed(down, reason)))
         if self._order is not None and self._order.lead in down:
@@ -117,7 +144,7 @@ class ManagedMoves:
 
     def ended(self, instance: str) -> None:
         """An instance has ended."""
-        self._ended.add(instance)
+        self.ended_instances.add(instance)
         self._do(self._coordinator.on(ev.InstanceLeft(instance)))
 
     def turn(self) -> Struck | None:
@@ -127,7 +154,7 @@ class ManagedMoves:
         if reroute is None:
             if self._order is not None:
                 self._go_on(self._order, now_ns)
-            elif (asked := self._orders.take()) is not None:
+            elif not self.held and (asked := self._orders.take()) is not None:
                 self._take(asked, now_ns)
             return None
         if now_ns < self._round_ns + ROUND_NS:
@@ -162,7 +189,7 @@ class ManagedMoves:
 
     def _take(self, asked: AskedMove, now_ns: int) -> None:
         try:
-            wanted = wanted_move(self._graph, self._owners, self._deployments.places(), asked.order)
+            wanted = wanted_move(self.graph, self.owners, self._deployments.places(), asked.order)
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
@@ -177,10 +204,10 @@ class ManagedMoves:
         """Return about how much state an instance gives, and those that move with it."""
         number, places = instance.rpartition("[")[2], self._deployments.places()
         planned = 0
-        for task in takers(self._graph, together(self._graph, lead)):
-            manager = places.get(f"{self._graph.name(task)}[{number}")
-            here = sum(places.get(name) == manager for name in self._graph.instances(task))
-            operators = {self._graph.node(operator).name for operator in task.operators}
+        for task in takers(self.graph, together(self.graph, lead)):
+            manager = places.get(f"{self.graph.name(task)}[{number}")
+            here = sum(places.get(name) == manager for name in self.graph.instances(task))
+            operators = {self.graph.node(operator).name for operator in task.operators}
             planned += self._state_bytes(manager, operators) // max(here, 1)
         return planned
 
@@ -203,11 +230,11 @@ class ManagedMoves:
         now, order.left = order.left[:count], order.left[count:]
         order.account.round_begins(now_ns, len(now), checkpoints)
         order.begun = self._begun()
-        tasks = together(self._graph, order.lead)
-        names = tuple((task.id, self._graph.name(task)) for task in takers(self._graph, tasks))
-        instances = {name for task in takers(self._graph, tasks) for name in self._graph.instances(task)}
+        tasks = together(self.graph, order.lead)
+        names = tuple((task.id, self.graph.name(task)) for task in takers(self.graph, tasks))
+        instances = {name for task in takers(self.graph, tasks) for name in self.graph.instances(task)}
         self._round_ns = now_ns
-        wanted = ev.MoveWanted(order.lead, now, names, frozenset(self._ended & instances))
+        wanted = ev.MoveWanted(order.lead, now, names, frozenset(self.ended_instances & instances))
         self._do(self._coordinator.on(wanted))
 
     def _do(self, commands: Sequence[ev.MoveCommand]) -> None:
@@ -226,21 +253,19 @@ class ManagedMoves:
 
     def _send(self, command: ev.SendMarkers) -> None:
         reroute = command.reroute
-        senders = {name for task in marker_senders(self._graph, command.tasks) for name in self._graph.instances(task)}
-        deployment = next(item for item in self._deployments if reroute.task in item.tasks)
-        self._unsent, self._sent = len(deployment.managers), 0
+        senders = {name for task in marker_senders(self.graph, command.tasks) for name in self.graph.instances(task)}
+        places, deployments = self._deployments.at(reroute.task)
+        self._unsent, self._sent = len(deployments), 0
         for task in command.tasks:
-            self._owners[task] = moved(self._owners[task], reroute.groups)
-        for manager in deployment.managers:
-            mine = tuple(sorted(names_at(deployment.places, manager) & senders))
-            order = ms.SendMarkers(deployment.number, reroute.move, reroute.task, reroute.groups, mine)
-            self._head.send(manager, order)
+            self.owners[task] = moved(self.owners[task], reroute.groups)
+        for manager, number in deployments.items():
+            mine = tuple(sorted(names_at(places, manager) & senders))
+            self._head.send(manager, ms.SendMarkers(number, reroute.move, reroute.task, reroute.groups, mine))
             failpoint("move.round.told")
 
     def _end_round(self, reroute: Reroute) -> None:
-        deployment = next(item for item in self._deployments if reroute.task in item.tasks)
-        for manager in deployment.managers:
-            self._head.send(manager, ms.RoundOver(deployment.number, reroute.move))
+        for manager, number in self._deployments.at(reroute.task)[1].items():
+            self._head.send(manager, ms.RoundOver(number, reroute.move))
             failpoint("move.round.over")
         order = self._order
         if order is None:

@@ -41,7 +41,10 @@ class ManagerMoves:
         instances: Iterable[Instance],
         links: Mapping[str, LinkedChannels],
     ) -> None:
-        """Take in what was built, and ``held`` to note what becomes of its owners."""
+        """Take in what was built, and ``held`` to note what becomes of its owners.
+
+        Where a region has grown it is all of its instances, those too that were there before.
+        """
         here = {item.name: item for item in instances}
         self._routes[deployment] = _Routes(held, places, here, links)
         for link in links.values():
@@ -60,8 +63,8 @@ class ManagerMoves:
             return
         if routes is not None:
             routes.held.begin(order)
-            producers = [routes.here[name] for name in order.producers]
-            for instance in producers:
+            for name in order.producers:
+                instance = next(item.here[name] for item in self._routes.values() if name in item.here)
                 if not instance.done:
                     instance.send_reroute(order.reroute())
                     sent += 1
@@ -75,17 +78,17 @@ class ManagerMoves:
             failpoint("move.state.installed")
             self._tell(ms.StateInstalled(*said, report.buckets, report.paused_ns))
             return
-        routes = next((item for item in self._routes.values() if report.to in item.places), None)
-        if routes is None:
+        known = [item for item in self._routes.values() if report.to in item.places]
+        if not known:
             # Its deployment is being taken down, and the move is void.
             return
         self._tell(ms.StateGiven(*said, report.bytes))
         failpoint("move.state.given")
-        taker = routes.here.get(report.to)
+        taker = next((item.here[report.to] for item in known if report.to in item.here), None)
         if taker is not None:
             taker.take_over(report)
             return
-        link = routes.links[routes.places[report.to]]
+        link = next(item.links[place] for item in known if (place := item.places[report.to]) in item.links)
         for content in pack_handover(report):
             link.send_state(content)
 

@@ -19,8 +19,10 @@ from penstock.engine.executors.managers.adoption_messages import (
     ReadHolding,
     SetKeep,
 )
+from penstock.engine.executors.managers.deployment_messages import Deploy, Restore, Start, TakeDown
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
+from penstock.engine.executors.managers.growth_messages import ChannelsJoined, Dismiss, Grow, JoinGrown
 from penstock.engine.executors.managers.move_messages import (
     MarkersSent,
     OfMoves,
@@ -31,7 +33,7 @@ from penstock.engine.executors.managers.move_messages import (
     StateInstalled,
     ToMovers,
 )
-from penstock.engine.executors.managers.plan_messages import ChangePlan, WarmedUp
+from penstock.engine.executors.managers.plan_messages import ChangePlan, SetMemory, WarmedUp
 from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
@@ -41,59 +43,16 @@ from penstock.shedding.kept_log import Stretch
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
-__all__ = ["Adopt", "Adopted", "ChangePlan", "EpochCommitted", "FilesSeen", "Holding", "LookAtFiles", "OfMoves"]
-__all__ += ["MarkersSent", "OutOfStep", "ReadHolding", "SendMarkers", "SetKeep", "StateGiven", "StateInstalled"]
-__all__ += ["Progress", "RegionProgress", "RoundOver", "SetRoutes", "StuckInStep", "ToMovers", "WarmedUp"]
+__all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
+__all__ += ["Grow", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves", "OutOfStep", "Progress"]
+__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "SetRoutes"]
+__all__ += ["Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
     """To a task manager, first of all: the packed `ManagerSetup`. Answer: `Joined` or `SetupFailed`."""
 
     packed: bytes
-
-
-class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The checkpoint that instances go on from: its manifest, and of which ``savepoint`` (None: none).
-
-    ``damaged`` are stored names of files that must be uploaded again.
-    Sources that are ``closed`` may bring no row; with ``afresh`` watermarks begin anew.
-    """
-
-    manifest: bytes
-    savepoint: str | None = None
-    damaged: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()
-    afresh: bool = False
-
-
-class Deploy(Message, frozen=True):
-    """To a task manager: build the instances of these tasks that ``places`` gives to it, and run none yet.
-
-    The tasks are a region, ``deployment`` is a number that no other has; ``places`` has the name of a task manager for
-    all of its instances, ``addresses`` where each of these is met. ``sinks`` are packed as they are now, ``last_epoch``
-    is the greatest that was published before. Answer: `Deployed` or `Refused`.
-    """
-
-    deployment: int
-    attempt: int
-    tasks: tuple[int, ...]
-    places: dict[str, str]
-    addresses: dict[str, str]
-    sinks: bytes
-    restore: Restore | None
-    last_epoch: int
-
-
-class Start(Message, frozen=True):
-    """To a task manager: let the instances of a deployment run."""
-
-    deployment: int
-
-
-class TakeDown(Message, frozen=True):
-    """To a task manager: abort the instances of these tasks (None: all). Answer: `TakenDown`."""
-
-    tasks: tuple[int, ...] | None
 
 
 class Inject(Message, frozen=True):
@@ -309,8 +268,12 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
+    | SetMemory
     | ToMovers
     | SetRoutes
+    | Grow
+    | JoinGrown
+    | Dismiss
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
@@ -341,6 +304,7 @@ ToHead = (
     | Holding
     | Adopted
     | OfMoves
+    | ChannelsJoined
 )
 """What a task manager says."""
 

@@ -16,7 +16,7 @@ class PartMetrics:
 
     def __init__(self, plan: JobPlan, clock: Clock, bad_records: BadRecords) -> None:
         """Begin with none; the time of the attempt runs from `start`, first from now."""
-        self._plan, self._clock, self._bad_records = plan, clock, bad_records
+        self.plan, self._clock, self._bad_records = plan, clock, bad_records
         self._parts: dict[str, JobMetrics] = {}
         self._started_ns = clock.monotonic_ns()
 
@@ -43,7 +43,7 @@ class PartMetrics:
         parts = dict(self._parts)
         if now is not None:
             parts[name] = now
-        merged = merge_metrics(self._plan.name, self._plan.graph, list(parts.values()))
+        merged = merge_metrics(self.plan.name, self.plan.graph, list(parts.values()))
         bad = self._bad_records
         lines = bad.lines(self.decided(merged)) if bad.rejecting else ()
         elapsed_ns = self._clock.monotonic_ns() - self._started_ns
@@ -55,4 +55,4 @@ class PartMetrics:
         """Return of how many rows the operators of some tasks (None: all) have decided; ``ended``: no row follows."""
         names = RowCounters().as_dict()
         counted = {line.operator: {name: getattr(line, name) for name in names} for line in metrics.ledger.operators}
-        return decided_by(self._plan.graph, counted, tasks, ended=ended)
+        return decided_by(self.plan.graph, counted, tasks, ended=ended)

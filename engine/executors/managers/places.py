@@ -51,9 +51,20 @@ def is_in_caller(graph: ExecutionGraph, task: Task) -> bool:
 class Crossings:
     """The channels of some tasks as one task manager sees them: inside it, or to and from others."""
 
-    def __init__(self, graph: ExecutionGraph, tasks: Collection[TaskId], places: Places, here: str) -> None:
-        """``tasks`` are whole regions, of which ``places`` has all instances."""
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        tasks: Collection[TaskId],
+        places: Places,
+        here: str,
+        begun: Mapping[TaskId, int] | None = None,
+    ) -> None:
+        """``tasks`` are whole regions, of which ``places`` has all instances.
+
+        Where so many instances of each task have ``begun`` before, the channels are those of the ones that follow.
+        """
         self._here = here
+        self._begun = begun or {}
         self._numbers: dict[Edge, int] = {}
         self._place: dict[TaskId, list[str]] = {
             task.id: [places[name] for name in graph.instances(task)] for task in graph.tasks if task.id in tasks
@@ -70,13 +81,15 @@ class Crossings:
             self._numbers[edge] = number
             number += producer.parallelism * consumer.parallelism
             ends = self._ends[edge] = self._place[producer.id], self._place[consumer.id]
-            self.peers |= self._others(edge, *ends)
+            begun_here = self._begun.get(producer.id, 0), self._begun.get(consumer.id, 0)
+            self.peers |= self._others(edge, *ends, begun_here)
 
         for task in graph.tasks:
             # What moves goes straight from one instance to another.
             mine = self._place.get(task.id, [])
             if here in mine and not is_source(graph, task) and refusal(graph, task.id) is None:
-                self.peers |= set(mine) - {here}
+                new = mine[self._begun.get(task.id, 0) :]
+                self.peers |= set(mine if here in new else new) - {here}
 
     def hosts(self, task: TaskId, index: int) -> bool:
         """Return whether an instance is here."""
@@ -105,11 +118,15 @@ class Crossings:
             return channels[receivers[receiver]].sender(number, name, capacity_bytes), None
         return None, channels[producers[producer]].receiver(number, name, capacity_bytes)
 
-    def _others(self, edge: Edge, producers: Sequence[str], receivers: Sequence[str]) -> set[str]:
+    def _others(
+        self, edge: Edge, producers: Sequence[str], receivers: Sequence[str], begun: tuple[int, int]
+    ) -> set[str]:
         if edge.exchange == "forward":
-            pairs = set(zip(producers, receivers, strict=True))
+            pairs = set(zip(producers[begun[0] :], receivers[begun[1] :], strict=True))
         else:
-            pairs = {(sends, receives) for sends in set(producers) for receives in set(receivers)}
+            new = set(producers[begun[0] :]), set(receivers[begun[1] :])
+            pairs = {(sends, receives) for sends in set(producers) for receives in new[1]}
+            pairs |= {(sends, receives) for sends in new[0] for receives in set(receivers)}
         return {
             other
             for sends, receives in pairs

@@ -1,4 +1,4 @@
-"""Messages on what instances are built from: the plan of a job, and compiled kernels."""
+"""Messages on what instances are built from: the plan of a job, the memory of operators, and compiled kernels."""
 
 from penstock.engine.executors.managers.adoption_messages import Message
 
@@ -7,6 +7,15 @@ class ChangePlan(Message, frozen=True):
     """To a task manager that hosts nothing: build by this plan from here on, which `pack_plan` has packed."""
 
     plan: bytes
+
+
+class SetMemory(Message, frozen=True):
+    """To a task manager: let operators, by name, have these budgets in bytes in each instance; null: no bound.
+
+    Operators that are not named have those of the plan. It holds for what is deployed later, too.
+    """
+
+    budgets: dict[str, int | None]
 
 
 class WarmedUp(Message, frozen=True):

@@ -390,5 +390,6 @@ _UNUSABLE = (ManagerState.STARTED, ManagerState.OUTLIVING)
 
 _ORDERS = {
     ms.Deploy: ManagerEvent.DEPLOY_ORDERED,
+    ms.Grow: ManagerEvent.DEPLOY_ORDERED,
     ms.Start: ManagerEvent.START_ORDERED,
 }

@@ -14,7 +14,7 @@ class StatusRounds:
 
     def __init__(self, graph: ExecutionGraph) -> None:
         """Begin without a round."""
-        self._graph = graph
+        self.graph = graph
         self._number = 0
         self._waiting: set[str] = set()
         self._parts: list[PartStatus] = []
@@ -46,7 +46,7 @@ class StatusRounds:
         self._parts.append(status)
         if self._waiting:
             return False
-        self._earlier, self._later = self._later, merge_statuses(self._graph, self._parts)
+        self._earlier, self._later = self._later, merge_statuses(self.graph, self._parts)
         self._due_ns = now_ns + ROUND_NS
         return True
 

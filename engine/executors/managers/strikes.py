@@ -21,7 +21,7 @@ class Strikes:
 
     def __init__(self, graph: ExecutionGraph, deployments: Deployments, clock: Clock) -> None:
         """Begin without one."""
-        self._graph, self._deployments, self._clock = graph, deployments, clock
+        self.graph, self._deployments, self._clock = graph, deployments, clock
         self._waiting: deque[Struck] = deque()
 
     def at(self, manager: str, error: BaseException) -> None:
@@ -29,7 +29,9 @@ class Strikes:
         for deployment in self._deployments:
             if manager in deployment.managers:
                 deployment.lost_link = None
-                self._waiting.append(Struck(error, tasks_at(self._graph, deployment.places, manager)))
+                # Where nothing but its channels is, it is all of the region that they join.
+                tasks = tasks_at(self.graph, deployment.places, manager) or deployment.tasks
+                self._waiting.append(Struck(error, tasks))
 
     def fail(self, message: ms.Failed, error: BaseException) -> None:
         """Let an instance, or all of a deployment, have failed, if it is still up.
@@ -41,7 +43,7 @@ class Strikes:
             return
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
-        tasks = None if message.instance is None else tasks_of(self._graph, message.instance)
+        tasks = None if message.instance is None else tasks_of(self.graph, message.instance)
         self._waiting.append(Struck(error, tasks))
 
     def lose_link(self, manager: str, message: ms.LinkLost) -> None:

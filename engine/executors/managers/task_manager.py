@@ -5,6 +5,7 @@ carries messages: `service` in a process of its own, the head's attempt in the p
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from penstock.engine.checkpoint.writer import CutWriter
@@ -13,16 +14,16 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CutTaken, Report
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
-from penstock.engine.executors.hosted_instances import HostedInstances, Surroundings
+from penstock.engine.executors.hosted_instances import HostedInstances
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import plan_digest
 from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
+from penstock.engine.executors.managers.manager_growth import ManagerGrowth, crossings_of
 from penstock.engine.executors.managers.manager_moves import ManagerMoves
-from penstock.engine.executors.managers.manager_shell import ManagerShell
+from penstock.engine.executors.managers.manager_shell import ManagerShell, meet, surroundings
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads, upload
 from penstock.engine.executors.managers.part_readings import read_all, status_of
-from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.raised_errors import RaisedErrors
 from penstock.engine.executors.managers.setup import ManagerSetup
@@ -31,7 +32,6 @@ from penstock.engine.executors.managers.step_report import Step, step_of
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.errors import BugError
 from penstock.model.ids import TaskId
 
@@ -64,6 +64,7 @@ class TaskManager:
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
         self._moves = ManagerMoves(self._tell)
+        self._growth = ManagerGrowth(self._deployed, self._moves, self._tell)
         self._begun = 0
         self._run = 0 if setup.storage is None else setup.storage.run
         self._bad_records: list[FirstBadRecord] = []
@@ -84,8 +85,12 @@ class TaskManager:
                 self._shell.say(seen_files(message))
             case ms.ChangePlan():
                 self._plan = self._plans.read(message.plan)
-            case ms.Deploy():
+            case ms.Deploy() | ms.Grow():
                 self._deploy(message)
+            case ms.JoinGrown():
+                self._growth.join(message.deployment)
+            case ms.Dismiss():
+                self._growth.dismiss(message, self._hosted)
             case ms.Start():
                 self._start(message.deployment)
             case ms.TakeDown():
@@ -115,7 +120,7 @@ class TaskManager:
                 self.has_left = True
             case ms.SendMarkers() | ms.RoundOver():
                 self._moves.hear(message)
-            case ms.EpochCommitted() | ms.SetKeep() | ms.SetRoutes():
+            case ms.EpochCommitted() | ms.SetKeep() | ms.SetMemory() | ms.SetRoutes():
                 self._deployed.hear(message)
             case ms.ReadHolding():
                 self.lose_head()
@@ -238,7 +243,7 @@ class TaskManager:
         self._bad_records.append(record)
         self._tell(ms.BadRecordMet(record))
 
-    def _deploy(self, order: ms.Deploy) -> None:
+    def _deploy(self, order: ms.Deploy | ms.Grow) -> None:
         try:
             self._build(order)
         except BaseException as error:
@@ -248,19 +253,22 @@ class TaskManager:
         else:
             self._tell(ms.Deployed(order.deployment))
 
-    def _build(self, order: ms.Deploy) -> None:
+    def _build(self, order: ms.Deploy | ms.Grow) -> None:
         plan = self._plans.bind(self._plan, order.sinks)
         tasks = frozenset(TaskId(task) for task in order.tasks)
-        crossings = Crossings(plan.graph, tasks, order.places, self.name)
-        addresses = {peer: order.addresses[peer] for peer in sorted(crossings.peers)}
-        links = self._meeting.meet(order.deployment, addresses, self._shell.is_interrupted)
-        channels = {peer: LinkedChannels(link) for peer, link in links.items()}
-        for peer, channel in channels.items():
-            self._shell.links.add(order.deployment, peer, channel)
+        crossings = crossings_of(order, plan.graph, self.name)
+        addresses = {peer: order.addresses[peer] for peer in crossings.peers}
+        channels = meet(self._shell, order.deployment, addresses)
         self._scratch.claim()
         if self._hosted is None:
             self._started_ns = self._shell.clock.monotonic_ns()
             self._hosted = self._open(plan)
+            if isinstance(order, ms.Grow):
+                self._restored(None, plan)
+        if isinstance(order, ms.Grow):
+            self._begun = max(self._begun, order.last_epoch)
+            self._growth.grow(order, plan, crossings, channels, self._hosted)
+            return
         restored = self._restored(order.restore, plan)
         begun_from = 0 if restored is None else restored.epoch
         try:
@@ -274,22 +282,12 @@ class TaskManager:
         self._deployed.add(order.deployment, deployed)
 
     def _open(self, plan: JobPlan) -> HostedInstances:
-        writer = None
-        if self._uploads is not None:
-            writer = CutWriter(self._uploads.repository, self._scratch.path / "uploads")
-        around = Surroundings(
-            self._shell.clock,
-            self.wake_instance,
-            self._meet_bad_record,
-            lambda: self._begun,
-            None if self._uploads is None else self._report,
-            writer,
-            self._scratch,
-            self._shell.parts.state,
-            None if self._probe is None else self._probe.thread_cpu_ns,
-            self._moves.report,
-            self._shell.parts.paging,
-        )
+        uploads, folder = self._uploads, self._scratch.path / "uploads"
+        writer = None if uploads is None else CutWriter(uploads.repository, folder)
+        report = None if uploads is None else self._report
+        met, moves = self._meet_bad_record, self._moves.report
+        around = surroundings(self._shell, self.wake_instance, met, lambda: self._begun, report, writer, moves)
+        around = replace(around, budgets=lambda: self._deployed.budgets)
         return HostedInstances(plan, self._setup.options, around)
 
     def _restored(self, restore: ms.Restore | None, plan: JobPlan) -> RestoredState | None:
@@ -329,6 +327,7 @@ class TaskManager:
         for deployment in list(deployments):
             self._shell.links.remove(deployment)
             self._moves.remove(deployment)
+            self._growth.forget(deployment)
             self._progress.end(self._deployed.remove(deployment).part.alignments.keys())
 
     def _step(self) -> Outcome:
@@ -359,7 +358,7 @@ class TaskManager:
         for deployment, deployed in self._deployed:
             if not deployed.runs or deployed.ended or deployed.stands_still:
                 continue
-            if all(instance.done for instance in deployed.part.instances):
+            if deployed.is_done:
                 deployed.ended = True
                 self._shell.links.end(deployment)
                 self._say_metrics()

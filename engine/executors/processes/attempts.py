@@ -76,7 +76,8 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
         make_pool,
         control=options.control,
         limits=context.limits,
-        actuator=actuator_of(context, options.control),
+        memory=context.memory,
+        actuator=actuator_of(plan, context, options.control),
         warn=context.warn,
     )
     return Head(parts)

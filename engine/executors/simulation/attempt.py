@@ -12,7 +12,8 @@ from penstock.engine.checkpoint.local_cuts import LocalCuts
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.elements import Barrier, Batch, EndOfStream, Watermark
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, participants
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.handovers import Handover, nobody_moves
@@ -25,13 +26,14 @@ from penstock.engine.executors.simulation.faults import PowerLossError
 from penstock.engine.executors.simulation.moving import SimulatedMoves
 from penstock.engine.executors.simulation.network import Link, Network
 from penstock.engine.executors.simulation.world import StuckError, World
-from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck, struck_by_commit
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan, LiveDone, Progress, Struck, struck_by_commit
 from penstock.engine.jobs.job_rates import check_rates
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
+from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.transport.in_memory import join
 from penstock.model.errors import WorkerLostError
-from penstock.model.execution_graph import Edge
+from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
@@ -207,6 +209,10 @@ class SimulatedAttempt:
         check_rates(self._graph, rates)
         self._shed.rates = rates
         self.build.set_keep(rates)
+
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Return that it cannot: instances here come and go with a new attempt alone."""
+        return None
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
-from penstock.engine.plan.recut import instances_by_name
-from penstock.model.errors import PenstockError
+from penstock.engine.moves.live_changes import LiveChange, live_change
+from penstock.engine.plan.recut import instances_by_name, recut
+from penstock.model.errors import OptionError, PenstockError
 from penstock.model.execution_graph import ExecutionGraph
 
 MOST_ASKED = 6
@@ -14,15 +15,19 @@ MOST_ASKED = 6
 
 MOST_INSTANCES = 4
 
+LIVE_CHANCE = 0.7
+"""So often one is asked for that instances on task managers can come to while they run, if there is one."""
+
 
 @dataclass
 class RescaleCounts:
-    """Counts of one seed, over all attempts and runs; ``moved`` key groups changed their owners."""
+    """Counts of one seed, over all attempts and runs: key groups that ``moved``, ``live`` changes stop nothing."""
 
     asked: int = 0
     done: int = 0
     failed: int = 0
     moved: int = 0
+    live: int = 0
 
 
 class RandomRescales:
@@ -38,10 +43,11 @@ class RandomRescales:
         """Ask for another number of instances of an operator, if none is on its way and the dice say so."""
         if self._asked is not None or self.counts.asked >= MOST_ASKED or not self._dice.chance(self._chance):
             return
-        before = instances_by_name(graph)
-        name = self._dice.choose(sorted(before))
+        wanted = [(name, count) for name in sorted(instances_by_name(graph)) for count in range(1, MOST_INSTANCES + 1)]
+        if self._dice.chance(LIVE_CHANCE):
+            wanted = [item for item in wanted if is_live(graph, *item)] or wanted
         try:
-            asked = orders.ask({name: self._dice.between(1, MOST_INSTANCES)}).answer
+            asked = orders.ask(dict([self._dice.choose(wanted)])).answer
         except PenstockError:
             # The job is about to end.
             return
@@ -58,5 +64,15 @@ class RandomRescales:
         if asked.exception() is None:
             self.counts.done += 1
             self.counts.moved += asked.result().key_groups_moved
+            self.counts.live += asked.result().epoch == 0 and asked.result().stopped_ms == 0
         else:
             self.counts.failed += 1
+
+
+def is_live(graph: ExecutionGraph, name: str, count: int) -> bool:
+    """Return whether an operator can come to so many instances while the job runs."""
+    try:
+        after = recut(graph, {name: count}, MOST_INSTANCES)
+    except OptionError:
+        return False
+    return isinstance(live_change(graph, after), LiveChange)

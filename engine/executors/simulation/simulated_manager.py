@@ -8,9 +8,9 @@ from pathlib import Path
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.manager_growth import crossings_of
 from penstock.engine.executors.managers.manager_parts import ManagerParts
 from penstock.engine.executors.managers.manager_shell import ManagerShell
-from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.plan_reader import PlanReader
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
@@ -22,7 +22,6 @@ from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.transport.link import Link
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.meeting import MEET_TIMEOUT_S
-from penstock.model.ids import TaskId
 
 ALONE_NS = 60_000_000_000
 """How long a process lives without a head."""
@@ -137,7 +136,7 @@ class SimulatedManager:
             return False
         if self._alone_until_ns is not None and (self._is_newly_alone or self._alone_until_ns <= now_ns):
             return True
-        if self._inbox and isinstance(self._inbox[0], ms.Deploy):
+        if self._inbox and isinstance(self._inbox[0], ms.Deploy | ms.Grow):
             return self._has_met(self._inbox[0], now_ns)
         if self._inbox:
             return True
@@ -237,11 +236,10 @@ class SimulatedManager:
             isinstance(message, ms.TakeDown | ms.Leave | ms.ReadHolding) for message in self._inbox
         )
 
-    def _has_met(self, order: ms.Deploy, now_ns: int) -> bool:
+    def _has_met(self, order: ms.Deploy | ms.Grow, now_ns: int) -> bool:
         """Come to the meeting of a deployment; return whether it need not be waited for any more."""
         if self._awaits is None or self._awaits[0] != order.deployment:
-            tasks = frozenset(TaskId(task) for task in order.tasks)
-            peers = frozenset(Crossings(self._plan.graph, tasks, order.places, self.name).peers)
+            peers = frozenset(crossings_of(order, self._plan.graph, self.name).peers)
             self._awaits = order.deployment, peers, now_ns + MEET_TIMEOUT_S * 1_000_000_000
             self._parts.board.come(order.deployment, self.name)
         deployment, peers, until_ns = self._awaits

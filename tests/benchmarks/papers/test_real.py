@@ -143,9 +143,9 @@ def test_a_query_loses_rows_only_once_the_one_below_it_is_at_its_minimum() -> No
 
     order = tuple(MINIMUMS)
     assert order[0] == KNN_SINK
-    for counted, kept in (((1.0, 1.0, 1.0), True), ((0.3, 0.5, 1.0), True), ((0.3, 0.4, 0.7), True)):
+    for counted, kept in (((1.0, 1.0, 1.0), True), ((0.2, 0.5, 1.0), True), ((0.2, 0.3, 0.7), True)):
         assert keeps_order(cycle(*counted), MINIMUMS, order) is kept
-    for counted in ((1.0, 0.7, 1.0), (0.3, 0.8, 0.8), (0.6, 0.7, 1.0)):
+    for counted in ((1.0, 0.7, 1.0), (0.2, 0.8, 0.8), (0.6, 0.7, 1.0)):
         assert not keeps_order(cycle(*counted), MINIMUMS, order)
 
 

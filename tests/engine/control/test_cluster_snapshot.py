@@ -132,7 +132,7 @@ def test_a_budget_of_state_is_the_memory_that_an_instance_has(tmp_path: Path) ->
     job = make(tmp_path / "bounded")
     options = replace(OPTIONS, state_bytes=100 * MIB, key_groups=1)
     read = read_counters(job.build, options, 0, CLOCK.monotonic_ns())
-    np.testing.assert_array_equal(read.state_budget, [np.nan] * 4 + [100.0 * MIB] * 2)
+    np.testing.assert_array_equal(read.state_budget, [0.0] * 4 + [100.0 * MIB] * 2)
     assert read.key_groups.tolist() == [2, 2, 2]
     assert job.attempt.proceed(lambda: False, None, None) is None
     job.attempt.finish()
@@ -187,7 +187,6 @@ def test_what_nobody_measures_is_none(tmp_path: Path) -> None:
         "get_p90_ms",
         "put_ms",
         "flush_stall_ns",
-        "managed_bytes",
         "emit_latency_ms",
     }
     assert plain["outputs"]["dropped"] is None and plain["machines"]["cpu_percent"] is None

@@ -17,15 +17,20 @@ from penstock.engine.control.start_control import start_control
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.manager_orders import ManagerOrders, TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
+from penstock.engine.jobs.running_memory import MemorySummary, RunningMemory
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions
 from penstock.model.errors import OptionError
-from penstock.model.plan import Decision, RescalePlan, TaskSize
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from tests.engine.control.readings import MANAGERS, SECOND_NS, graph, job_places, machine, part, ran
 
 GRAPH = graph()
 SOURCE, COUNT = (GRAPH.name(task) for task in GRAPH.tasks)
+AGG = "agg-1"
+"""The operator of the count, by whose keys its state lies."""
+
 PLACES = {f"{task}[{number}]": name for number, name in enumerate(MANAGERS) for task in (SOURCE, COUNT)}
 OFFERED, TAKEN, BUSY = 90.0, 50.0, 0.99
 """Rows a second that come to an instance of the source, and that one of the count takes in so much of its time."""
@@ -152,8 +157,15 @@ class Running:
         self.rescales.open(lambda: None)
         self.managers.open(lambda: None)
         self.managers.tell(TaskManagers(2, MANAGERS, warm=MANAGERS))
+        self.memory = RunningMemory()
         self.asked: list[Mapping[str, int]] = []
         self.resized: list[int] = []
+
+    def actuator(self, cores: float | None = None) -> ScaleActuator:
+        def change(graph: ExecutionGraph, budgets: Mapping[str, int]) -> MemorySummary:
+            return self.memory.change(graph, LoopOptions(), budgets, paged=True)
+
+        return ScaleActuator(self.rescales, self.managers, cores, change)
 
     def turn(self) -> None:
         """Let what was asked for be done."""
@@ -168,7 +180,7 @@ class Running:
 
 def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) -> None:
     running, control = Running(), Control(scale="ds2", mode="act", cores=3)
-    actuator = ScaleActuator(running.rescales, running.managers, 3)
+    actuator = running.actuator(3)
     plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
     options = ControlOptions(tmp_path / "actions.jsonl", control)
     steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
@@ -188,12 +200,94 @@ def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) ->
     assert len(running.asked) == 1
 
 
+@dataclass(frozen=True)
+class OtherMemory(OneMore):
+    """A policy of a user's that gives the count other memory, once, and so many instances."""
+
+    owns: ClassVar[tuple[str, ...]] = ("parallelism", "memory of operators")
+    instances: int = 2
+    memory: int = 8 << 20
+    once: bool = True
+
+    def decide(self, snapshot: ClusterSnapshot, memory: int) -> tuple[Decision, int]:
+        if memory and self.once:
+            return NoChange("it has it"), memory
+        return RescalePlan("other memory", (TaskSize(self.task, self.instances, managed_bytes=self.memory),)), 1
+
+
+def acting(
+    running: Running, folder: Path, parameters: Mapping[str, Any], memory: str | None = None
+) -> tuple[JobControl, str]:
+    """Return the controllers of a job whose memory a policy changes, and the name of that."""
+    name = f"{__name__}:OtherMemory"
+    control = Control(scale=name, mode="act", memory=memory, parameters=parameters)
+    options = ControlOptions(folder / "actions.jsonl", control)
+    plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), folder), running.actuator()
+    return start_control(plan, 0, options, lambda text: None, actuator=actuator, memory=running.memory), name
+
+
+def test_memory_changes_in_place_without_other_instances(tmp_path: Path) -> None:
+    running = Running()
+    steered, name = acting(running, tmp_path, {})
+    live(steered, 125, running.turn)
+    assert running.memory.wanted == {AGG: 8 << 20} and not running.asked and not running.resized
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", name) if entry["kind"] == "result"]
+    assert [entry["outcome"] for entry in results][:2] == ["begun", "applied"]
+    assert results[1]["detail"]["operators"] == [
+        {"operator": AGG, "instances": 2, "before_bytes": None, "after_bytes": 8 << 20}
+    ]
+    # Who decides next sees what holds.
+    seen = [item.snapshot for item in redecide(tmp_path / "actions.jsonl", name, {"once": False})]
+    managed = seen[-1].instances.managed_bytes
+    assert managed is not None and managed[seen[-1].instances.task == 1].tolist() == [8 << 20, 8 << 20]
+
+
+def test_memory_that_rises_comes_behind_other_instances_and_what_falls_before(tmp_path: Path) -> None:
+    running = Running()
+    running.memory.change(GRAPH, LoopOptions(), {AGG: 4 << 20}, paged=True)
+    steered, _ = acting(running, tmp_path, {"instances": 1})
+    seen: list[Mapping[str, int | None]] = []
+
+    def turn() -> None:
+        if running.rescales.is_waiting():
+            seen.append(running.memory.wanted)
+        running.turn()
+
+    live(steered, 66, turn)
+    assert seen == [{AGG: 4 << 20}] and running.memory.wanted == {AGG: 8 << 20}
+    assert [order[AGG] for order in running.asked] == [1]
+    running, seen, other = Running(), [], tmp_path / "other"
+    other.mkdir()
+    running.memory.change(GRAPH, LoopOptions(), {AGG: 16 << 20}, paged=True)
+    steered, _ = acting(running, other, {"instances": 3})
+    live(steered, 66, turn)
+    assert seen == [{AGG: 8 << 20}] and [order[AGG] for order in running.asked] == [3]
+
+
+def test_memory_beyond_the_quota_is_not_given(tmp_path: Path) -> None:
+    running = Running()
+    steered, name = acting(running, tmp_path, {}, memory="10MB")
+    live(steered, 62, running.turn)
+    assert not running.memory.wanted
+    decided = [entry for entry in lines(tmp_path / "actions.jsonl", name) if entry["kind"] == "decision"]
+    assert "memory: the quota of memory" in decided[0]["decision"]["reason"]
+    assert running.memory.quota_bytes == 10_000_000
+
+
+def test_memory_of_what_has_no_state_is_said_to_be_none(tmp_path: Path) -> None:
+    running = Running()
+    steered, name = acting(running, tmp_path, {"task": 0})
+    live(steered, 62, running.turn)
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", name) if entry["kind"] == "result"]
+    assert results[1]["detail"]["failure"] == "none of these tasks has state by keys, whose memory could change"
+
+
 def test_what_cannot_be_done_is_kept_with_its_reason(tmp_path: Path) -> None:
     running = Running()
     running.rescales.close(OptionError("the job is over"))
     plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
     options = ControlOptions(tmp_path / "actions.jsonl", Control(scale="ds2", mode="act"))
-    actuator = ScaleActuator(running.rescales, running.managers, None)
+    actuator = running.actuator()
     steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
     live(steered, 62, running.turn)
     assert running.resized == []
@@ -209,6 +303,30 @@ def test_what_cannot_be_done_is_kept_with_its_reason(tmp_path: Path) -> None:
 def test_who_cannot_act_says_what_is_lacking(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="mode='act' changes parallelism and task managers: run the job with"):
         started(Control(scale="ds2", mode="act"), tmp_path)
+
+
+def test_who_scales_recommends_beside_who_sheds_and_acts(tmp_path: Path) -> None:
+    steered = started(Control("qod", scale="ds2", mode="shed"), tmp_path)
+    assert steered.shedding is not None and steered.shedding.is_acting and steered.shedding.mode == "act"
+    live(steered, 62)
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
+    assert [entry["outcome"] for entry in results] == ["recommended"]
+    status = steered.scaling_status()
+    assert status is not None and status.mode == "recommend"
+
+
+def test_who_scales_acts_beside_who_sheds_and_recommends(tmp_path: Path) -> None:
+    running = Running()
+    options = ControlOptions(tmp_path / "actions.jsonl", Control("qod", scale="ds2", mode="scale"))
+    plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), tmp_path), running.actuator()
+    steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
+    assert steered.shedding is not None and not steered.shedding.is_acting and steered.shedding.mode == "recommend"
+    live(steered, 62, running.turn)
+    assert len(running.asked) == 1
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", "qod") if entry["kind"] == "result"]
+    assert {entry["outcome"] for entry in results} <= {"recommended"}
+    with pytest.raises(OptionError, match="or 'shed' to let who sheds act alone"):
+        started(Control("qod", scale="ds2", mode="scale"), tmp_path / "other")
 
 
 def test_recommendations_need_a_log(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from penstock.engine.connectors.dead_letter import DeadLetterWriter, OnBadRecord
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.elements import Element
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.instance_services import Halves, InstanceServices
 from penstock.engine.dataflow.worker import Done, Ran, Worker
 from penstock.engine.jobs.ledger import Ledger, add_ledgers, read_ledger

@@ -12,7 +12,8 @@ from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.elements import Element
-from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.instance_services import Halves, InstanceServices
 from penstock.engine.dataflow.worker import Ran, Worker
 from penstock.engine.executors.managers.alignment import ProgressRelay, ProgressReports

@@ -4,16 +4,19 @@
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
+from penstock.engine.dataflow.exchange import Output
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.restore.state_assignment import RestoredState
+from penstock.engine.transport.halves import SendingHalf
 from penstock.state.checkpoints.manifest import InstanceEntry
 from tests.engine.executors.test_simulated_moves import MOVING
 
@@ -30,17 +33,19 @@ def rescaled(name: str, folder: Path, *, managed: bool) -> Simulation:
     return made
 
 
-def check(results: list[SeedResult]) -> None:
+def check(results: list[SeedResult], *, live: bool) -> None:
     assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
     counted = [result.rescales for result in results if result.rescales is not None]
-    assert sum(item.done for item in counted) >= len(results)
+    assert 2 * sum(item.done for item in counted) >= len(results)
     assert sum(item.moved for item in counted) > 0
+    if live:
+        assert sum(item.live for item in counted) > 0
 
 
 @pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
 def test_a_few_seeds_put_out_what_the_undisturbed_run_does(tmp_path: Path, *, managed: bool) -> None:
     simulation = rescaled("tumbled", tmp_path, managed=managed)
-    check([simulation.run(seed) for seed in FEW])
+    check([simulation.run(seed) for seed in FEW], live=managed)
 
 
 def test_state_of_instances_that_are_no_more_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +60,22 @@ def test_state_of_instances_that_are_no_more_is_missed(tmp_path: Path, monkeypat
     assert any(problem is not None and "rows are missing" in problem for problem in problems)
 
 
+def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plant a bug: producers send to new instances from then on, and say nothing of before."""
+
+    def silently(self: Output, senders: Sequence[SendingHalf]) -> None:
+        self.senders += tuple(senders)
+
+    monkeypatch.setattr(Output, "join", silently)
+    problems = [rescaled("tumbled", tmp_path, managed=True).run(seed).problem for seed in (5, 6)]
+    assert any(problem is not None and "has not ended" in problem for problem in problems)
+
+
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")
 @pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_puts_out_what_the_undisturbed_run_does(name: str, tmp_path: Path, *, managed: bool) -> None:
     simulation = rescaled(name, tmp_path, managed=managed)
-    check([simulation.run(seed) for seed in SEEDS])
+    check([simulation.run(seed) for seed in SEEDS], live=managed)

@@ -65,7 +65,9 @@ def test_equals_the_plain_operator(name: str, seed: int, tmp_path: Path) -> None
         elif rng.random() < 0.2:
             rng.choice([paged.upload, paged.give_up])()
         if rng.random() < 0.02:
-            operator.context.state.set_budget(rng.choice([None, paged.options.budget_bytes, 1 << 20]))
+            stores = operator._stores
+            change = rng.choice([stores.set_budget, stores.approach_budget])
+            change(rng.choice([None, paged.options.budget_bytes, 1 << 20]))
         buckets = max(buckets, len(operator._stores.buckets))
         loads += any(not bucket.is_resident for bucket in operator._stores.buckets)
     same(finish(paged, clocks[1]), finish(plain, clocks[0]), kind)

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
+from penstock.engine.paging.memory_bound import MemoryBound
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.errors import BugError
 from tests.engine.paging.counting import LITTLE, MB, ROOM, Counting, counts, everything, paged, rows, spread
@@ -19,7 +20,7 @@ def test_buckets_that_have_become_too_large_are_not_cut_under_a_sweep() -> None:
     operator = paged(ROOM)
     stores = spread(operator)
     before = len(stores.buckets)
-    stores.options = replace(ROOM, bucket_bytes=2_000, least_bucket_bytes=1_000)
+    stores.bound = MemoryBound(replace(ROOM, bucket_bytes=2_000, least_bucket_bytes=1_000))
     list(operator.process(0, Batch(batch_of(rows(400)))))
     assert len(stores.buckets) > before
     assert counts(operator) == everything(4)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.core.elements import Barrier, CancelBarrier, Element, EndOfStream, Idle, Reroute, Watermark
+from penstock.engine.core.elements import Barrier, CancelBarrier, Element, EndOfStream, Idle, Left, Reroute, Watermark
 from penstock.engine.transport.frames import Frame, FrameReader, Kind, element_of, frame_of, pack
 from penstock.model.ids import TaskId
 
@@ -50,6 +50,8 @@ def test_frames_come_out_of_any_portions(frames: list[Frame], data: st.DataObjec
         Barrier(7),
         Idle(),
         CancelBarrier(8),
+        Left(),
+        Left(dismissed=True),
         Reroute(3, TaskId(2), ((0, 1, 0), (127, 4, 70_000))),
         Reroute(4, TaskId(0), ()),
         EndOfStream(),

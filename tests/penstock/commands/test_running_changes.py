@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.commands.running_managers import drained, place_on, print_managers
+from penstock.commands.running_memory import print_memory, read_budgets
 from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale
 from penstock.dsl.job import Handle
 from penstock.engine.jobs.manager_orders import ManagerOrders, TaskManagers
@@ -109,3 +110,31 @@ def test_parallelism_changes_and_is_told(handle: Handle, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["key_groups_moved"] == 64
     with pytest.raises(UserError, match="knows nothing of change 7"):
         await_rescale(client, 7)
+
+
+def test_memory_changes_and_is_told(handle: Handle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert handle.metrics_url is not None
+    client = JobClient(parse_address(handle.metrics_url, ACTION_TOKEN))
+    wanted = read_budgets(["per item=8MB"])
+    assert wanted == {"per item": 8_000_000}
+    previewed = client.change_memory(wanted, dry_run=True)
+    assert client.memory().memory.total_bytes == 0
+    print_memory(previewed.job, previewed.memory, as_json=False)
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[0].split() == ["operator", "instances", "before", "memory", "of", "each"]
+    assert lines[2].split() == ["per", "item", "1", "unbounded", "8.0", "MB"]
+    assert lines[-1] == "items: 8.0 MB in all"
+    answer = client.change_memory(wanted)
+    print_memory(answer.job, answer.memory, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["operators"] == [
+        {"operator": "per item", "instances": 1, "before_bytes": None, "after_bytes": 8_000_000}
+    ]
+    back = client.change_memory(read_budgets(["per item=program"])).memory.operators[0]
+    assert (back.before_bytes, back.after_bytes) == (8_000_000, None)
+
+
+@pytest.mark.parametrize("text", ["per item", "=8MB", "per item=much", "per item="])
+def test_memory_is_said_of_an_operator(text: str) -> None:
+    with pytest.raises(OptionError, match=r"OPERATOR=BYTES|is a number of bytes such as"):
+        read_budgets([text])

@@ -13,6 +13,7 @@ from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
+from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
 from penstock.engine.plan.free_edges import Routes
@@ -40,6 +41,15 @@ class StillJob:
 
     def route(self, operator: str, shares: Sequence[float]) -> Routes:
         return RouteOrders().ask(self.graph, operator, shares)
+
+    def memory(self) -> MemorySummary:
+        return MemorySummary((), 0, None)
+
+    def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        raise ps.OptionError("it has no memory")
+
+    def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
+        return self.preview_memory(budgets)
 
     def status(self) -> JobStatus:
         return JobStatus("items", "running", 1, takes_checkpoints=True)

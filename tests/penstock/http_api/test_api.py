@@ -30,6 +30,7 @@ BODIES = {
     "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
     "/v1/rescales": {"parallelism": {"per item": 2}, "dry_run": True},
     "/v1/routes": {"operator": "per item", "shares": [3, 1]},
+    "/v1/memory": {"budgets": {"per item": 64_000_000}, "dry_run": True},
     "/v1/task-managers": {"wanted": 2},
     "/v1/savepoints": {"name": "first"},
 }
@@ -70,8 +71,8 @@ def test_a_real_job_answers_as_it_is_described(handle: Handle) -> None:
     description = describe()
     handle.savepoint("zeroth", LONG_S)
     for operation in OPERATIONS:
-        # What runs in one process does not move, and has no task managers: see below.
-        left_out = ("POST", "/v1/stop"), ("POST", "/v1/moves")
+        # What runs in one process does not move, and has no task managers: see below; none of its rows are free.
+        left_out = ("POST", "/v1/stop"), ("POST", "/v1/moves"), ("POST", "/v1/routes")
         is_left_out = (operation.method, operation.path) in left_out or operation.path == "/v1/task-managers"
         if operation.media == EVENTS or is_left_out:
             continue
@@ -156,6 +157,13 @@ def test_what_runs_in_one_process_has_no_task_managers(handle: Handle) -> None:
         assert status == 409 and "say how many task managers are wanted, or which one" in answer["error"]
 
 
+def test_rows_that_go_by_their_keys_have_no_routes(handle: Handle) -> None:
+    order = {"operator": "per item", "shares": [1, 1]}
+    status, answer = request(handle.metrics_url, "POST", "/v1/routes", order, ACTION_TOKEN)
+    assert status == 409 and "nothing comes to 'per item' that may go to any of its instances" in answer["error"]
+    assert request(handle.metrics_url, "GET", "/v1/routes", None, ACTION_TOKEN)[1]["routes"] == []
+
+
 def test_parallelism_changes_while_the_job_runs(handle: Handle) -> None:
     url, order = handle.metrics_url, {"parallelism": {"per item": 3}}
     assert request(url, "POST", "/v1/rescales", order)[0] == 401
@@ -171,6 +179,30 @@ def test_parallelism_changes_while_the_job_runs(handle: Handle) -> None:
     )
     status, answer = request(url, "POST", "/v1/rescales", order, ACTION_TOKEN)
     assert status == 409 and "nothing would change: 'per item' has 3 instances already" in answer["error"]
+
+
+def test_memory_changes_while_the_job_runs(handle: Handle) -> None:
+    url, order = handle.metrics_url, {"budgets": {"per item": 8 << 20}}
+    assert request(url, "POST", "/v1/memory", order)[0] == 401
+    assert request(url, "POST", "/v1/memory", {**order, "dry_run": True}, ACTION_TOKEN)[0] == 200
+    before = request(url, "GET", "/v1/memory")[1]["memory"]
+    assert before == {
+        "operators": [{"operator": "per item", "instances": 1, "before_bytes": None, "after_bytes": None}],
+        "total_bytes": 0,
+        "quota_bytes": None,
+    }
+    status, answer = request(url, "POST", "/v1/memory", order, ACTION_TOKEN)
+    assert status == 200 and answer["memory"]["operators"][0]["after_bytes"] == 8 << 20
+    assert request(url, "GET", "/v1/memory")[1]["memory"]["total_bytes"] == 8 << 20
+    status, answer = request(url, "POST", "/v1/memory", {"budgets": {"per item": None}}, ACTION_TOKEN)
+    assert answer["memory"]["operators"][0] == {
+        "operator": "per item",
+        "instances": 1,
+        "before_bytes": 8 << 20,
+        "after_bytes": None,
+    }
+    status, answer = request(url, "POST", "/v1/memory", {"budgets": {"per hour": 8 << 20}}, ACTION_TOKEN)
+    assert status == 409 and "no operator 'per hour' has state by keys" in answer["error"]
 
 
 def test_a_stop_keeps_the_savepoint_and_ends_the_job(handle: Handle, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What controllers may do is said by the command line, then the program; what there is not is refused by name."""
 
+from typing import Any
+
 import pytest
 
 import penstock as ps
@@ -25,9 +27,18 @@ def test_the_command_line_wins_over_the_program() -> None:
         (
             {"shed": "sic"},
             "control: shed='sic' decides four times a second of what waits, and has nothing to recommend: "
-            "say mode='act', or shed='qod'",
+            "say mode='act' or 'shed', or shed='qod'",
         ),
-        ({"mode": "do"}, "control: mode is 'recommend' or 'act', not 'do'"),
+        ({"mode": "do"}, "control: mode is 'recommend', 'act', 'shed' or 'scale', not 'do'"),
+        (
+            {"mode": "scale"},
+            "control: mode='scale' lets who scales act, and nobody does: say who, as scale='ds2'",
+        ),
+        (
+            {"shed": "both", "scale": "ds2", "mode": "scale"},
+            "control: shed='both' decides four times a second of what waits, and has nothing to recommend: "
+            "say mode='act' or 'shed', or shed='qod'",
+        ),
         ({"offered": "guess"}, "control: offered is 'end offsets' or 'lag maxima', not 'guess'"),
         ({"period_s": 0}, "control: period_s is a number of whole seconds, 1 or more, not 0"),
         ({"period_s": 2.5}, "control: period_s is a number of whole seconds, 1 or more, not 2.5"),
@@ -60,6 +71,17 @@ def test_who_scales_is_said_by_the_command_line_too() -> None:
     )
     acting = RunOverrides(scale="ds2", control="act").apply(RunOptions("shop")).control
     assert acting == ps.Control(scale="ds2", mode="act")
+
+
+@pytest.mark.parametrize(
+    ("mode", "sheds", "scales"),
+    [("recommend", False, False), ("act", True, True), ("shed", True, False), ("scale", False, True)],
+)
+def test_one_word_says_who_acts(mode: Any, sheds: bool, scales: bool) -> None:
+    control = ps.Control(shed="qod", scale="ds2", mode=mode)
+    assert (control.may_shed, control.is_acting, control.may_scale) == (sheds, sheds, scales)
+    # Somebody may be let shed while the job runs.
+    assert ps.Control(scale="ds2", mode=mode).may_shed is sheds and not ps.Control(scale="ds2", mode=mode).is_acting
 
 
 def test_what_is_no_control_is_refused() -> None:

@@ -11,7 +11,7 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import TAKE_DOWN_NS, Deployments
 from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.task_manager import METRICS_NS
-from penstock.engine.jobs.job_rates import JobRates
+from penstock.engine.jobs.attempt import AttemptContext
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.errors import WorkerLostError
 from tests.engine.executors.managers.scripted_managers import Scene, obey
@@ -110,7 +110,7 @@ def test_who_was_lost_before_all_close_is_not_waited_for(tmp_path: Path, committ
     scene = Scene(tmp_path)
     with scene.head as head:
         graph = scene.plan.graph
-        deployments = Deployments(graph, head, scene.clock, take, JobRates())
+        deployments = Deployments(graph, head, AttemptContext(scene.clock), take)
         deployments.deploy(frozenset(task.id for task in graph.tasks), head.await_managers(take), FIRST, None)
         scene.launcher.kill("tm-1")
         for news in scene.news_until(lambda: not head.pool.has("tm-1")):
@@ -140,7 +140,7 @@ def test_who_is_lost_while_all_close_takes_only_along_what_is_not_committed(tmp_
     scene = Scene(tmp_path, answer=answer)
     with scene.head:
         graph = scene.plan.graph
-        deployments = Deployments(graph, scene.head, scene.clock, take, JobRates())
+        deployments = Deployments(graph, scene.head, AttemptContext(scene.clock), take)
         managers = scene.head.await_managers(take)
         deployments.deploy(frozenset(task.id for task in graph.tasks), managers, FIRST, None)
         if committed:

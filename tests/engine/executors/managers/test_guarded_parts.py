@@ -1,6 +1,7 @@
 """What a task manager hosts is guarded between two decisions of the head's controllers."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 from penstock.engine.control.job_control import KeepOrder
@@ -12,6 +13,7 @@ from penstock.engine.plan.free_edges import Routes
 from penstock.model.keep_rates import KeepRates
 from penstock.shedding.keep_settings import ShedderQueries
 
+PLAN = cast("Any", SimpleNamespace(graph=None))
 SHEDDERS = ShedderQueries({"rows": ("q",)}, {}, {}, {"rows": 0.25}, {})
 
 
@@ -57,7 +59,7 @@ class FullPart:
 
 def parts_of(part: FullPart) -> DeployedParts:
     parts = DeployedParts()
-    parts.add(1, DeployedPart(0, frozenset(), cast("Build", part), cast("Any", None), 0))
+    parts.add(1, DeployedPart(0, frozenset(), cast("Build", part), PLAN, 0))
     return parts
 
 
@@ -110,5 +112,5 @@ def test_a_part_that_comes_later_sheds_as_the_others_do() -> None:
     order = KeepOrder(KeepRates(), frozenset(), SHEDDERS)
     parts.hear(SetKeep.of(order.rates, order))
     looked_at(parts, part, 30)
-    parts.add(2, DeployedPart(0, frozenset(), cast("Build", later), cast("Any", None), 0))
+    parts.add(2, DeployedPart(0, frozenset(), cast("Build", later), PLAN, 0))
     assert later.rates == [KeepRates({"rows": 0.25})]

@@ -62,7 +62,7 @@ class Rounds:
         moving = [task for task in graph.tasks if refusal(graph, task.id) is None and not is_source(graph, task)]
         (self.task,) = map(graph.name, moving)
         name = next(name for task in moving for name in graph.instances(task) if places[name] == "tm-0")
-        return attempt._moves._orders.ask(MoveOrder(name, "tm-1"))
+        return attempt._moving._moves._orders.ask(MoveOrder(name, "tm-1"))
 
     def go_on(self, attempt: ManagedAttempt, passed_ns: int = 0) -> Struck | None:
         self.clock.advance_ns(passed_ns)

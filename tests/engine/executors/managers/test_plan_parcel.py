@@ -22,7 +22,7 @@ from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.dataflow.build import build
+from penstock.engine.dataflow.builder import build
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.executors.embedded import EmbeddedJob
 from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_sinks, unpack_plan, with_sinks

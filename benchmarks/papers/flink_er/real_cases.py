@@ -1,0 +1,94 @@
+"""The runs of Flink-ER on real parts: load that doubles in a step, its rival, and controls without a step."""
+
+from dataclasses import dataclass, replace
+
+from penstock.benchmarks.papers.flink_er.real_applications import EVENTS, HELD, LINES, WORD_COUNT, YAHOO
+from penstock.benchmarks.papers.real.case import RealCase
+from penstock.benchmarks.papers.real.scale import Scale
+from penstock.scheduler.flink_er import FlinkEr
+
+_MODULE = "penstock.benchmarks.papers.flink_er"
+LOADS = (0.6, 1.2)
+"""Parts of what one instance can take, before the step and after it."""
+
+SECONDS = {Scale.FULL: (60.0, 150.0), Scale.SHORT: (45.0, 70.0), Scale.SMOKE: (10.0, 32.0)}
+"""How long each load lasts."""
+
+WORKLOADS = ("zipf-0", "zipf-0.5", "zipf-1", "yahoo")
+LARGE = "zipf-1-large"
+"""The same words with ten times the state."""
+
+RESTART, CALM, NOBODY = "restart", "calm", "nobody"
+"""After the name of a workload: the rival, a load that does not rise, and a step at which nobody acts."""
+
+KEY_GROUPS = 16
+"""Few, so that each has many rows a second, and a pause of one is seen."""
+
+_ZIPF = {"zipf-0": 0.0, "zipf-0.5": 0.5, "zipf-1": 1.0, LARGE: 1.0}
+_ACTS = {"scale": "flink-er", "mode": "act", "cores": 2}
+_LIMIT_S = 60.0
+_EVENTS_PER_S = 1_300.0
+"""About what one instance takes of events: to measure it takes longer than a small run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quick(FlinkEr):
+    """Flink-ER that looks every few seconds: for a run of less than a minute."""
+
+    owns = ("parallelism", "owners of buckets", "routes")
+    period_s: float = 4.0
+
+
+def case(scale: Scale, workload: str) -> RealCase:
+    """Return the run of a workload in which Flink-ER acts."""
+    is_words = workload != "yahoo"
+    is_smoke = scale is Scale.SMOKE
+    return RealCase(
+        workload,
+        WORD_COUNT if is_words else YAHOO,
+        {"lines": LINES[_ZIPF[workload]]} if is_words else {"events": EVENTS},
+        (0.25,) * 4,
+        tuple(zip(LOADS, SECONDS[scale], strict=True)),
+        control={**_ACTS, "scale": f"{_MODULE}.real_cases:Quick"} if is_smoke else _ACTS,
+        executor="processes",
+        calibration_rows=_rows(is_words=is_words, is_smoke=is_smoke),
+        batch_rows=64,
+        # A default channel holds minutes of rows that take so long, and a source that has read all has no lag. While a
+        # checkpoint is written, rows wait for it key group by key group; it is to be that of a change of instances.
+        start={
+            "parallelism": 1,
+            "key_groups": KEY_GROUPS,
+            "channel_bytes": 32_768,
+            "checkpoint_interval": "2m",
+        },
+        has_checkpoints=True,
+        first={"lines": HELD[workload == LARGE]} if is_words else {},
+        catch_up_s=_LIMIT_S,
+        exact=f"{_MODULE}.real_applications:{'exact_words' if is_words else 'exact_views'}",
+    )
+
+
+def _rows(*, is_words: bool, is_smoke: bool) -> int:
+    """Return how many messages are one, or six, seconds of work."""
+    return (120 if is_words else 1_500) * (1 if is_smoke else 6)
+
+
+def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
+    """Return what is run, and how often each."""
+    if scale is Scale.SMOKE:
+        return [(replace(case(scale, "yahoo"), capacity=_EVENTS_PER_S), 1)]
+    few = max(1, runs // 3)
+    acting = [case(scale, workload) for workload in WORKLOADS]
+    if scale is Scale.FULL:
+        acting.append(case(scale, LARGE))
+    rivals = [restarted(each) for each in acting if scale is Scale.FULL or each.name in ("zipf-1", "yahoo")]
+    skewed = case(scale, "zipf-1")
+    calm = replace(skewed, name=f"zipf-1-{CALM}", loads=((LOADS[0], sum(SECONDS[scale])),))
+    nobody = replace(skewed, name=f"zipf-1-{NOBODY}", control={}, catch_up_s=0.0)
+    return [*((each, runs) for each in acting), *((each, few) for each in [*rivals, calm, nobody])]
+
+
+def restarted(acting: RealCase) -> RealCase:
+    """Return the run in which what the policy recommends is done by savepoint, stop and start."""
+    control = {**acting.control, "mode": "recommend"}
+    return replace(acting, name=f"{acting.name}-{RESTART}", control=control, restarts=True)

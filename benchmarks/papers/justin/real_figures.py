@@ -1,0 +1,65 @@
+"""The figures of a query on real parts: memory and instances that it ends with, what it carries, and its actions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
+from penstock.model.columns import Floats
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.action_log import EntryKind, read_log, snapshot_of
+
+_END_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The sizes that a run ends with: bytes of memory of all tasks with state, instances of those, and of all tasks.
+
+    ``actions``: changes that were done.
+    """
+
+    memory_bytes: float
+    stateful: int
+    instances: int
+    actions: int
+
+
+def ended(run: SeenRun) -> Ended:
+    """Read the end of a run from its action log."""
+    path = run.folder / ACTIONS
+    latest: ClusterSnapshot | None = None
+    actions = 0
+    for entry in read_log(path):
+        if entry.kind is EntryKind.SNAPSHOT:
+            latest = snapshot_of(path, entry)
+        actions += entry.kind is EntryKind.RESULT and entry.content["outcome"] == "applied"
+    assert latest is not None and latest.instances.managed_bytes is not None
+    is_stateful = latest.tasks.is_stateful[latest.instances.task]
+    return Ended(
+        float(np.nansum(latest.instances.managed_bytes[is_stateful])),
+        int(is_stateful.sum()),
+        len(latest.instances),
+        actions,
+    )
+
+
+def waiting(run: SeenRun) -> Floats:
+    """Return at each sample how many rows wait to be read, as the job says; those that it does not know of are none."""
+    return np.array([float(sum(count or 0 for count in each["waiting"].values())) for each in run.samples])
+
+
+def carried(run: SeenRun) -> float:
+    """Return what the job read over what was offered in the last seconds of the load, at most 1."""
+    end = run.bounds[-1][1]
+    before, after = np.interp((end - _END_S, end), run.times_s, waiting(run)).tolist()
+    offered = run.offered().between(end - _END_S, end)
+    return float(min(1.0, 1.0 - (after - before) / offered))
+
+
+def lag_s(run: SeenRun) -> float:
+    """Return what waits at the end of the load, seconds of its input."""
+    end = run.bounds[-1][1]
+    last = run.within(end - 2.0, end)
+    rate = run.offered().between(end - _END_S, end) / _END_S
+    return float(np.median(waiting(run)[last])) / rate

@@ -1,0 +1,66 @@
+"""What runs of Justin on real parts are held against: Figure 4's shapes, and DS2's memory at an equal rate."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row, Spread, spread
+from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, LOAD, POLICIES, QUERIES
+from penstock.benchmarks.papers.justin.real_figures import carried, ended, lag_s, waiting
+from penstock.benchmarks.papers.justin.real_state import StateRun
+from penstock.benchmarks.papers.justin.real_state_rows import state_chart, state_rows
+from penstock.benchmarks.papers.real.common_rows import beside_rows, capacity_row
+from penstock.benchmarks.papers.real.seen import SeenRun
+
+SHARE = 0.75
+"""Of DS2's memory, at most."""
+
+EQUAL = 0.98
+"""Rates are equal if each is at least so much of what is offered."""
+
+_MB = 1 << 20
+_PAPER = {"q11": "0.72 x DS2's", "q8": "0.73 x DS2's"}
+
+Runs = Mapping[str, Sequence[SeenRun]]
+
+
+def rows(states: Sequence[StateRun], runs: Runs) -> list[Row]:
+    """Return the rows of the runs that there are."""
+    made = list(state_rows(states))
+    for query in QUERIES:
+        made += _query_rows(runs, query)
+    every = [run for own in runs.values() for run in own]
+    return [*made, capacity_row(runs), *beside_rows(every)] if every else made
+
+
+def charts(states: Sequence[StateRun], runs: Runs) -> tuple[Chart, ...]:
+    """Return the charts of the runs that there are; of queries the first run of each policy."""
+    shown = {name: own[0] for name, own in runs.items()}
+    lines = tuple(ChartLine(name, run.times_s.tolist(), waiting(run).tolist()) for name, run in shown.items())
+    return (state_chart(states), Chart("real_waiting", "Rows that wait to be read", "s", "rows", lines))
+
+
+def _query_rows(runs: Runs, query: str) -> Iterator[Row]:
+    own = {policy: runs[f"{query}-{policy}"] for policy in POLICIES if f"{query}-{policy}" in runs}
+    for policy, seen in own.items():
+        memory, rate = _memory(seen), spread([carried(run) for run in seen])
+        ends = [ended(run) for run in seen]
+        note = (
+            f"{', '.join(f'{each.stateful} instances with state, {each.actions} actions' for each in ends)}; "
+            f"{lag_s(seen[0]):.2f} s of input wait at the end."
+        )
+        yield Row(
+            0, f"{query} by {policy}: carried at {LOAD:g} of one instance", "the target rate", f">= {EQUAL:g}", rate,
+            met=rate.median >= EQUAL, note=note,
+        )  # fmt: skip
+        if policy == DS2 or DS2 not in own:
+            yield Row(0, f"{query} by {policy}: memory", "", "", memory, unit="MB")
+            continue
+        base = _memory(own[DS2])
+        goal, met = ("", None) if policy == LITERAL else (f"<= {SHARE:g} x DS2's", memory.median <= SHARE * base.median)
+        yield Row(
+            0, f"{query} by {policy}: memory", _PAPER[query], goal, memory, base, met=met, unit="MB",
+            note=f"{memory.median / base.median:.2f} x DS2's, budgets of all instances with state.",
+        )  # fmt: skip
+
+
+def _memory(seen: Sequence[SeenRun]) -> Spread:
+    return spread([ended(run).memory_bytes / _MB for run in seen])

@@ -1,0 +1,124 @@
+"""Reads, writes and updates of values under uniform keys, by memory (section 3, Figure 4), each in its own process.
+
+``python -m penstock.benchmarks.papers.justin.real_state REQUEST`` measures one and prints it as JSON. RocksDB reads
+past the page cache of the system, or as it does by default: then the cache hides every miss.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+from penstock.benchmarks.papers.evaluation import Progress, in_turn
+from penstock.benchmarks.papers.real.runner import FINISHED
+from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.processes import measured
+from penstock.benchmarks.state.workloads import Counted, micro
+from penstock.dsl.job import Job
+from penstock.engine.executors import hosted_instances
+from penstock.state.stores.rocksdb_store import RocksDbStores
+
+MODULE = "penstock.benchmarks.papers.justin.real_state"
+KINDS = ("read", "write", "update")
+MB = 1 << 20
+MEMORY_MB = (128, 256, 512, 1_024)
+
+_SIZES: Mapping[Scale, tuple[int, int, tuple[int, ...]]] = {
+    Scale.FULL: (1_000_000, 4_000_000, MEMORY_MB),
+    Scale.SHORT: (1_000_000, 1_000_000, MEMORY_MB),
+    Scale.SMOKE: (40_000, 40_000, (8, 64)),
+}
+"""Keys, operations, and memory in MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateCase:
+    """What is measured: ``operations`` of a kind, on values of 1 KB under so many keys, with so much memory."""
+
+    kind: str
+    memory_mb: int
+    keys: int
+    operations: int
+    direct: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, without the number of the run."""
+        return f"{self.kind}-{self.memory_mb}{'' if self.direct else '-cached'}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateRun:
+    """Operations a second of a case."""
+
+    case: StateCase
+    per_s: float
+
+
+def state_cases(scale: Scale) -> list[StateCase]:
+    """Return what is measured: each kind with each memory, and reads through the page cache with the ends of it."""
+    keys, operations, memory = _SIZES[scale]
+    direct = [StateCase(kind, megabytes, keys, operations) for kind in KINDS for megabytes in memory]
+    return [*direct, *(StateCase("read", end, keys, operations, direct=False) for end in (memory[0], memory[-1]))]
+
+
+def state_runs(cases: Sequence[StateCase], runs: int, folder: Path, progress: Progress) -> list[StateRun]:
+    """Return so many runs of each case in a folder; those that are not there yet are made."""
+    numbered = [(case, number) for number in range(1, runs + 1) for case in cases]
+    return [state_run(case, folder / f"{case.name}-{number}") for case, number in in_turn(numbered, "state", progress)]
+
+
+def state_run(case: StateCase, folder: Path) -> StateRun:
+    """Return a run, which is made if its folder does not have it.
+
+    Raises:
+        MeasurementFailedError: it failed; why stands on stderr.
+    """
+    finished = folder / FINISHED
+    if not finished.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        # The files of the state lie where results do: what is mounted elsewhere may be memory.
+        request = {**asdict(case), "folder": str(folder)}
+        seen = measured(MODULE, [json.dumps(request)])
+        part = finished.with_suffix(".part")
+        part.write_text(json.dumps({"case": asdict(case), **seen}), encoding="utf-8")
+        part.replace(finished)
+    plain = json.loads(finished.read_text(encoding="utf-8"))
+    return StateRun(StateCase(**plain["case"]), plain["per_s"])
+
+
+def measure(case: StateCase, folder: Path) -> float:
+    """Return operations a second, once all keys have been written.
+
+    Raises:
+        ValueError: what came out is not what was asked for.
+    """
+    workload, job, counted = micro(case.kind, case.keys, case.operations), Job(), Counted()
+    workload.build(job, counted)
+    stores = partial(RocksDbStores, direct_reads=case.direct)
+    with patch.object(hosted_instances, "RocksDbStores", stores):
+        job.run("state", state_bytes=case.memory_mb * MB, directory=folder)
+    ended_s = time.perf_counter()
+    assert counted.began_s is not None
+    if not workload.expected(counted):
+        raise ValueError(f"{case.kind}: what came out is wrong")
+    return case.operations / (ended_s - counted.began_s)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carry out a request."""
+    plain = json.loads(argv[0])
+    with TemporaryDirectory(prefix="state-", dir=plain.pop("folder")) as folder:
+        print(json.dumps({"per_s": measure(StateCase(**plain), Path(folder))}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,108 @@
+"""Snapshots of windows that follow each other as one of the whole time, as who looks more seldom would have seen it.
+
+Pure. Counts and times of windows add up, means are those over time, and the rest is as it was at the end.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.snapshot import GROUPS, ClusterSnapshot, ReuseColumns
+
+_SUMS: Mapping[str, frozenset[str]] = {
+    "applications": frozenset(
+        {"gc_ns", "gc_count", "throttled_ns", "cpu_ns", "out_of_memory_kills", "disk_io_bytes"}
+    ),
+    "machines": frozenset(
+        {"out_of_memory_kills", "network_data_bytes", "network_heartbeat_bytes", "network_checkpoint_bytes",
+         "network_other_bytes"}
+    ),
+    "instances": frozenset(
+        {"records_in", "busy_ns", "remote_wait_ns", "core_wait_ns", "input_wait_ns", "output_wait_ns", "cpu_ns",
+         "steps", "cache_hits", "cache_misses", "flush_stall_ns"}
+    ),
+    "outputs": frozenset({"records_out", "dropped"}),
+    "inputs": frozenset({"offered"}),
+    "partitions": frozenset({"appended", "consumed"}),
+    "buckets": frozenset({"records_in"}),
+    "services": frozenset({"calls", "errors", "retries"}),
+}  # fmt: skip
+_MEANS: Mapping[str, frozenset[str]] = {
+    "machines": frozenset({"cpu_percent"}),
+    "instances": frozenset({"latency_ms", "get_ms", "get_p90_ms", "put_ms", "emit_latency_ms"}),
+    "services": frozenset({"latency_ms"}),
+}
+_PEAKS: Mapping[str, frozenset[str]] = {
+    "applications": frozenset({"heap_used_bytes"}),
+    "partitions": frozenset({"lag_max"}),
+}
+_PASSING = frozenset({"reuse", "buffers", "affinities", "refusals"})
+
+Merge = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def joined(snapshots: Sequence[ClusterSnapshot]) -> ClusterSnapshot:
+    """Return one snapshot of the windows of all, which follow each other; the number is that of the last.
+
+    Those before a change of what the rows are, as of instances that came, are left out.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not snapshots:
+        raise ValueError("there is no window")
+    last = snapshots[-1]
+    alike: list[ClusterSnapshot] = []
+    for snapshot in reversed(snapshots):
+        if _rows(snapshot) != _rows(last):
+            break
+        alike.insert(0, snapshot)
+    seconds = np.array([snapshot.window_s for snapshot in alike])
+    groups = {name: _joined_group(name, [getattr(each, name) for each in alike], seconds) for name in GROUPS}
+    return replace(last, window_s=float(seconds.sum()), **groups)
+
+
+def _joined_group(name: str, groups: Sequence[Any], seconds: NDArray[np.float64]) -> Any:
+    if name == "reuse":
+        return _reuse(groups)
+    weights = seconds / seconds.sum()
+    merges: Iterable[tuple[frozenset[str], Merge]] = (
+        (_SUMS.get(name, frozenset()), lambda rows: rows.sum(0)),
+        (_MEANS.get(name, frozenset()), lambda rows: weights @ rows),
+        (_PEAKS.get(name, frozenset()), lambda rows: rows.max(0)),
+    )
+    columns = {column: _column(groups, column, merge) for names, merge in merges for column in names}
+    return replace(groups[-1], **columns)
+
+
+def _column(groups: Sequence[Any], column: str, merge: Merge) -> NDArray[Any] | None:
+    """Return a column of the whole time; None, or NaN in a row: it was not measured in one of the windows."""
+    values = [getattr(group, column) for group in groups]
+    return None if any(value is None for value in values) else merge(np.stack(values))
+
+
+def _reuse(groups: Sequence[ReuseColumns]) -> ReuseColumns:
+    """Return the sampled accesses of all windows."""
+    measured = [group for group in groups if group.distance_bytes is not None and group.accesses is not None]
+    if not measured:
+        return groups[-1]
+    return ReuseColumns(
+        np.concatenate([group.task for group in measured]),
+        np.concatenate([group.distance_bytes for group in measured if group.distance_bytes is not None]),
+        np.concatenate([group.accesses for group in measured if group.accesses is not None]),
+    )
+
+
+def _rows(snapshot: ClusterSnapshot) -> list[list[Any]]:
+    """Return what the rows of a snapshot are, of the groups whose rows are there for long."""
+    groups = [getattr(snapshot, name) for name in GROUPS if name not in _PASSING]
+    return [
+        np.asarray(getattr(group, field.name)).tolist()
+        for group in groups
+        for field in fields(group)
+        # What may not be measured is no part of what a row is.
+        if field.default is not None
+    ]

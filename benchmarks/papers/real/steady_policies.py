@@ -1,0 +1,118 @@
+"""What every policy would have decided on a recorded job: each sees windows as long as it would have seen. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.benchmarks.papers.real.joined_windows import joined
+from penstock.engine.control.policies import POLICIES
+from penstock.engine.control.steering import role_of, scaler, steering
+from penstock.model.control import Control
+from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.action_log import EntryKind, read_log, snapshot_of
+from penstock.scheduler.control_loop import ControlLoop, Steering
+from penstock.scheduler.ownership import Level, is_empty
+
+WARM_UP_S = 60.0
+"""So long after its start a job compiles, fills its caches, and reads what waited."""
+
+TICK_S = 1.0
+"""How often a head sees its job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look of a policy: the window, and what it wants done."""
+
+    begin_s: float
+    end_s: float
+    decision: Decision
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether nothing of the window is of the warm-up."""
+        return self.begin_s >= WARM_UP_S
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the policy could see what it decides on."""
+        return not (isinstance(self.decision, NoChange) and self.decision.cause is Cause.NOT_MEASURED)
+
+    @property
+    def is_action(self) -> bool:
+        """Whether something would change."""
+        if isinstance(self.decision, ShedPlan):
+            rates = [*self.decision.source_keep.values(), *self.decision.edge_keep.values()]
+            return bool(self.decision.moves) or any(rate < 1.0 for rate in rates)
+        return not is_empty(self.decision)
+
+
+def ticks_of(log: Path) -> list[ClusterSnapshot]:
+    """Return what the head of a recorded job saw each second.
+
+    Raises:
+        ActionLogError: it is no action log.
+    """
+    kept = [snapshot_of(log, entry) for entry in read_log(log) if entry.kind is EntryKind.SNAPSHOT]
+    return [snapshot for snapshot in kept if snapshot.window_s < 2 * TICK_S]
+
+
+def looks(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[Seen]:
+    """Return what a policy decides on a job that was seen each second, with ``control`` as options of `Control`.
+
+    Raises:
+        OptionError: there is no such policy.
+    """
+    item = _steering(name, control)
+    loop = ControlLoop((item,), acts=False)
+    state, seen, pending = loop.start(0.0), list[Seen](), list[ClusterSnapshot]()
+    for tick in ticks:
+        pending.append(tick)
+        if not loop.due(state, tick.time_s):
+            continue
+        window = joined(pending)
+        decisions, _, state = loop.tick({name: window}, tick.time_s, state)
+        seen += [Seen(window.time_s - window.window_s, window.time_s, each.allowed) for each in decisions]
+        pending = []
+    return seen
+
+
+def _steering(name: str, control: Mapping[str, Any]) -> Steering:
+    if role_of(name).level < Level.SIZE:
+        return steering(name, {})
+    return scaler(Control(scale=name, **control))
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLine:
+    """A policy over a recorded job: how often it looked once it was warm, saw what it needs, and would have acted.
+
+    ``first``: the reason of its first action, "" if there is none.
+    """
+
+    policy: str
+    every_s: float
+    looks: int
+    measured: int
+    actions: int
+    first: str
+
+
+def lines(ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[PolicyLine]:
+    """Return a line for each policy that there is, by name."""
+    return [_line(name, ticks, control) for name in sorted(POLICIES)]
+
+
+def _line(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> PolicyLine:
+    warm = [each for each in looks(name, ticks, control) if each.is_warm]
+    acting = [each for each in warm if each.is_action]
+    return PolicyLine(
+        name,
+        _steering(name, control).every_s,
+        len(warm),
+        sum(each.is_measured for each in warm),
+        len(acting),
+        acting[0].decision.reason if acting else "",
+    )

@@ -1,0 +1,50 @@
+"""From the sizes of a plan, by task, to an order for the operators of a running job. Called by `scale_control`."""
+
+import numpy as np
+
+from penstock.engine.control.scale_actuator import SizeOrder
+from penstock.engine.jobs.running_memory import LEAST_BYTES
+from penstock.engine.plan.planner import lies_by_key
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.memory_levels import managed_bytes
+from penstock.model.plan import RescalePlan, TaskSize
+from penstock.model.snapshot import ClusterSnapshot
+
+
+def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot) -> SizeOrder:
+    """Return what is to change of a job's operators, which was decided on a snapshot of it.
+
+    Operators of one task have equal parts of its memory; what has no state by keys has none that could change.
+    """
+    tasks = graph.tasks
+    parallelism: dict[str, int] = {}
+    memory: tuple[dict[str, int], dict[str, int]] = {}, {}
+    for size in plan.tasks:
+        task = tasks[size.task]
+        if size.parallelism != task.parallelism:
+            parallelism |= {graph.node(operator).name: size.parallelism for operator in task.operators}
+        wanted_bytes, now_bytes = _wanted(size), _now(snapshot, size.task)
+        keyed = [node.name for operator in task.operators if lies_by_key(graph, node := graph.node(operator))]
+        if wanted_bytes is not None and keyed and wanted_bytes != now_bytes:
+            rises = wanted_bytes > now_bytes
+            memory[rises].update(dict.fromkeys(keyed, max(wanted_bytes // len(keyed), LEAST_BYTES)))
+    after = {row: task.parallelism for row, task in enumerate(tasks)}
+    after |= {size.task: size.parallelism for size in plan.tasks}
+    falls, rises_to = memory
+    return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to)
+
+
+def _wanted(size: TaskSize) -> int | None:
+    """Return the memory of each instance that a size asks for, None: as it is."""
+    if size.managed_bytes is not None or size.memory_level is None:
+        return size.managed_bytes
+    return managed_bytes(size.memory_level)
+
+
+def _now(snapshot: ClusterSnapshot, task: int) -> float:
+    """Return the memory of an instance of a task; infinite: it has no bound."""
+    managed = snapshot.instances.managed_bytes
+    of = snapshot.instances.task == task
+    if managed is None or not of.any() or np.isnan(managed[of]).any():
+        return np.inf
+    return float(managed[of].max())

@@ -1,0 +1,105 @@
+"""What changes in one attempt while it runs: the owners of key groups, and the numbers of instances."""
+
+from collections.abc import Callable, Sequence
+
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.checkpoint_port import CutTaken
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.deployments import Deployments
+from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.managed_growth import ManagedGrowth
+from penstock.engine.executors.managers.managed_moves import ManagedMoves, StateBytes
+from penstock.engine.jobs.adoption import Adopt
+from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
+from penstock.engine.moves.live_changes import LiveChange
+from penstock.engine.moves.move_orders import MoveTotals
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+
+BeginAdopted = Callable[[AttemptStart, Sequence[CutTaken]], None]
+
+
+class ManagedChanges:
+    """Moves, and changes of parallelism, which need them. It belongs to the thread that runs the attempt."""
+
+    def __init__(
+        self,
+        head: Head,
+        deployments: Deployments,
+        context: AttemptContext,
+        come_to: Callable[[ExecutionGraph], None],
+        state_bytes: StateBytes,
+    ) -> None:
+        """Begin without one; ``come_to`` lets everything else of the attempt go by another plan from now on.
+
+        ``state_bytes`` returns how much state some operators, by name, have at a task manager.
+        """
+        self._moves = ManagedMoves(head, deployments, context, state_bytes)
+        self._growth = ManagedGrowth(head, deployments, self._moves, context, self._come_to)
+        self._others_come_to, self._clock = come_to, context.clock
+
+    @property
+    def due_ns(self) -> int | None:
+        """When something takes too long; None: nothing is under way."""
+        return self._moves.due_ns
+
+    def began(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
+        """Instances of these tasks were built."""
+        self._moves.began(tasks, start.restored)
+        self._growth.began(tasks, start.attempt)
+
+    def adopting(self, order: Adopt, start: AttemptStart, begin: BeginAdopted) -> BeginAdopted:
+        """Instances of another head go on; return ``begin``, which then takes in as well which of them have ended."""
+        self._moves.adopted(order.deployments, start.restored)
+        self._growth.began({task for item in order.deployments for task in item.tasks}, start.attempt)
+
+        def begin_behind(behind: AttemptStart, cuts: Sequence[CutTaken]) -> None:
+            for cut in cuts:
+                if cut.ended:
+                    self.ended(cut.instance)
+            begin(behind, cuts)
+
+        return begin_behind
+
+    def totals(self) -> MoveTotals | None:
+        """Return what moves of the job took; from any thread."""
+        return self._moves.totals()
+
+    def note_rows(self, rows: int) -> None:
+        """Take in how many rows all sources have read."""
+        self._moves.rates.note(self._clock.monotonic_ns(), rows)
+
+    def ended(self, instance: str) -> None:
+        """An instance has ended."""
+        self._moves.ended(instance)
+        self._growth.ended(instance)
+
+    def gone(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
+        """Tasks (None: all) are taken down."""
+        self._moves.gone(tasks, error)
+        self._growth.gone(tasks)
+
+    def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin to come to another plan; see `Attempt.change_live`."""
+        return self._growth.begin(change, done)
+
+    def hear(self, manager: str, message: ms.ToHead) -> bool:
+        """Take in what a task manager says; return whether that is all of it."""
+        match message:
+            case ms.CutTaken(instance=instance, ended=True):
+                self.ended(instance)
+                return False
+            case ms.Deployed() | ms.Refused() | ms.ChannelsJoined():
+                return self._growth.hear(manager, message)
+            case ms.MarkersSent() | ms.StateGiven() | ms.StateInstalled():
+                self._moves.hear(message)
+                return True
+        return False
+
+    def turn(self) -> Struck | None:
+        """Take the next steps that are due; return what strikes the job."""
+        return self._growth.turn() or self._moves.turn()
+
+    def _come_to(self, graph: ExecutionGraph) -> None:
+        self._moves.graph = graph
+        self._others_come_to(graph)

@@ -1,0 +1,261 @@
+"""Instances that come and go while a job on task managers runs, as its head carries it out (docs/design/moves.md 7)."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.deployments import Deployment, Deployments
+from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.managed_moves import ManagedMoves
+from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
+from penstock.engine.moves.live_changes import LiveChange
+from penstock.engine.moves.movable import is_source
+from penstock.engine.moves.move_orders import MoveSummary
+from penstock.engine.moves.spreading import shares, spread
+from penstock.engine.moves.wanted_moves import Groups
+from penstock.model.errors import PlanChangedError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+
+
+class _Step(Enum):
+    """What a change waits for."""
+
+    QUIET = "no move and no checkpoint is under way"
+    SINKS = "sinks are ready for more writers"
+    BUILT = "new instances are built"
+    JOINED = "producers send to them"
+    MOVED = "key groups have moved"
+    LEFT = "instances that go have ended"
+
+
+@dataclass(slots=True)
+class _Change:
+    change: LiveChange
+    done: Callable[[LiveDone], None]
+    step: _Step
+    began_ns: int
+    regions: list[frozenset[TaskId]]
+    deployments: list[Deployment] = field(default_factory=list)
+    awaited: set[tuple[int, str]] = field(default_factory=set)
+    moves: list[tuple[TaskId, Groups]] = field(default_factory=list)
+    leaving: set[str] = field(default_factory=set)
+    moved: list[MoveSummary] = field(default_factory=list)
+    targets: dict[str, str] = field(default_factory=dict)
+
+
+class ManagedGrowth:
+    """The changes of one attempt, one at a time. It belongs to the thread that runs it."""
+
+    def __init__(
+        self,
+        head: Head,
+        deployments: Deployments,
+        moves: ManagedMoves,
+        context: AttemptContext,
+        come_to: Callable[[ExecutionGraph], None],
+    ) -> None:
+        """Begin without one; ``come_to`` lets everything of the attempt go by another plan from now on."""
+        self._head, self._deployments, self._moves = head, deployments, moves
+        self._clock, self._checkpoints, self._come_to = context.clock, context.checkpoints, come_to
+        self._attempts: dict[TaskId, int] = {}
+        self._left: set[str] = set()
+        self._change: _Change | None = None
+        self._refused: BaseException | None = None
+        self._widened = False
+
+    def began(self, tasks: Collection[TaskId], attempt: int) -> None:
+        """Instances of these tasks were built, in this attempt."""
+        self._attempts |= dict.fromkeys(tasks, attempt)
+        names = {name for task in self._deployments.graph.tasks if task.id in tasks for name in self._names(task.id)}
+        self._left -= names
+
+    def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin a change, and return the plan that it leads to; None: it cannot be while the job runs.
+
+        Without one instances come to all task managers that have none, and all get as many key groups. ``done`` hears
+        of the end, unless the tasks begin anew.
+        """
+        if change is not None:
+            return change.after if self._begin(change, done, {}) else None
+        places, key_groups = self._deployments.places(), self._head.plan.loop.key_groups
+        found = spread(self._deployments.graph, places, self._head.pool.live(), key_groups)
+        return found[0].after if found is not None and self._begin(found[0], done, found[1]) else None
+
+    def _begin(self, change: LiveChange, done: Callable[[LiveDone], None], targets: Mapping[str, str]) -> bool:
+        if self._checkpoints is None or self._change is not None or not self._left.isdisjoint(change.new()):
+            return False
+        if not self._passing().isdisjoint(self._moves.ended_instances - self._left):
+            return False
+        now_ns = self._clock.monotonic_ns()
+        self._change = _Change(change, done, _Step.QUIET, now_ns, list(change.regions()))
+        self._change.targets |= targets
+        self._moves.held = True
+        if change.grows:
+            self._come_to(change.wide)
+            self._checkpoints.hold_barriers(held=True)
+        return True
+
+    def gone(self, tasks: frozenset[TaskId] | None) -> None:
+        """Tasks (None: all) are taken down: they begin anew by the plan that the change leads to."""
+        change = self._change
+        if change is None or (tasks is not None and tasks.isdisjoint(change.change.tasks())):
+            return
+        self._change, self._moves.held = None, False
+        if change.change.grows and change.step not in (_Step.MOVED, _Step.LEFT):
+            assert self._checkpoints is not None
+            self._checkpoints.hold_barriers(held=False)
+        self._come_to(change.change.after)
+
+    def ended(self, instance: str) -> None:
+        """An instance has ended."""
+        change = self._change
+        if change is not None:
+            change.leaving.discard(instance)
+
+    def hear(self, manager: str, message: ms.Deployed | ms.Refused | ms.ChannelsJoined) -> bool:
+        """Take in an answer; return whether it is one to a change."""
+        change = self._change
+        if change is None or (message.deployment, manager) not in change.awaited:
+            return False
+        change.awaited.discard((message.deployment, manager))
+        if isinstance(message, ms.Refused):
+            self._refused = self._head.error(manager, message.failure)
+        return True
+
+    def turn(self) -> Struck | None:
+        """Take the next step if it is time; return what strikes the job as it could not be taken."""
+        if self._refused is not None:
+            error, self._refused = self._refused, None
+            reason = f"new instances could not be built beside the others: {type(error).__name__}: {error}"
+            return Struck(PlanChangedError(f"it begins anew, as {reason}"), None)
+        change = self._change
+        if change is None or change.awaited:
+            return None
+        match change.step:
+            case _Step.QUIET:
+                self._grow_when_quiet(change)
+            case _Step.SINKS if self._widened:
+                self._grow_when_quiet(change)
+            case _Step.BUILT:
+                self._join(change)
+            case _Step.JOINED:
+                self._joined(change)
+            case _Step.MOVED:
+                self._move_on(change)
+            case _Step.LEFT if not change.leaving:
+                self._finish(change)
+            case _:
+                pass
+        return None
+
+    def _grow_when_quiet(self, change: _Change) -> None:
+        if not self._moves.is_quiet():
+            return
+        if not change.change.grows:
+            self._begin_moves(change)
+            return
+        assert self._checkpoints is not None
+        managers = self._head.pool.live()
+        if not managers or not self._checkpoints.coordinator.is_quiet():
+            return
+        if change.step is _Step.QUIET and (writers := change.change.writers()):
+            change.step, self._widened = _Step.SINKS, False
+            self._checkpoints.widen_sinks(writers, partial(self._sinks_answer, change))
+            return
+        new = change.change.new()
+        for region in change.regions:
+            deployment = self._deployments.grow(region, new, managers, change.targets)
+            change.deployments.append(deployment)
+            self._head.send_to(deployment.managers, self._order(change.change, deployment))
+            change.awaited |= {(deployment.number, manager) for manager in deployment.managers}
+        change.step = _Step.BUILT
+
+    def _sinks_answer(self, change: _Change, error: BaseException | None) -> None:
+        if change is self._change:
+            self._widened, self._refused = error is None, error
+
+    def _order(self, change: LiveChange, deployment: Deployment) -> ms.Grow:
+        assert self._checkpoints is not None
+        begun = {int(task): count for task, count in change.begun().items() if task in deployment.tasks}
+        owners = {int(task): self._moves.owners[task].astype("<i4").tobytes() for task in deployment.tasks}
+        return ms.Grow(
+            deployment.number,
+            self._attempts[min(deployment.tasks)],
+            tuple(sorted(deployment.tasks)),
+            dict(self._deployments.region(deployment.tasks)),
+            begun,
+            {manager: self._head.address(manager) for manager in deployment.managers},
+            self._deployments.sinks(),
+            owners,
+            self._checkpoints.begun,
+            self._moves.last_move,
+        )
+
+    def _join(self, change: _Change) -> None:
+        assert self._checkpoints is not None
+        if not self._checkpoints.coordinator.is_quiet():
+            # All others have ended, and the last checkpoint waits for no barrier.
+            return
+        for deployment in change.deployments:
+            self._checkpoints.joined(deployment.places.keys(), self._attempts[min(deployment.tasks)])
+        self._deployments.start(change.deployments)
+        for deployment in change.deployments:
+            self._head.send_to(deployment.managers, ms.JoinGrown(deployment.number))
+            change.awaited |= {(deployment.number, manager) for manager in deployment.managers}
+        change.step = _Step.JOINED
+
+    def _joined(self, change: _Change) -> None:
+        assert self._checkpoints is not None
+        self._checkpoints.hold_barriers(held=False)
+        self._begin_moves(change)
+
+    def _begin_moves(self, change: _Change) -> None:
+        weights, graph, places = {}, change.change.after, self._deployments.places()
+        if change.targets:
+            weights = {task.id: shares(graph, task, places) for task in graph.tasks}
+        change.moves = change.change.moves(self._moves.owners, weights)
+        change.step = _Step.MOVED
+        self._move_on(change)
+
+    def _move_on(self, change: _Change) -> None:
+        """Begin the next move, or what follows the last."""
+        if not self._moves.is_quiet():
+            return
+        while change.moves:
+            lead, groups = change.moves.pop(0)
+            if groups:
+                self._moves.redistribute(lead, groups, change.moved.append)
+                return
+        if change.change.shrinks:
+            self._dismiss(change)
+        else:
+            self._finish(change)
+
+    def _dismiss(self, change: _Change) -> None:
+        """Let the instances go that have nothing any more: barriers pass them over once they have ended."""
+        change.leaving = set(change.change.leaving()) - self._moves.ended_instances
+        self._come_to(change.change.after)
+        kept = {int(task.id): task.parallelism for task in change.change.after.tasks}
+        self._head.send_to(self._deployments.managers, ms.Dismiss(kept))
+        change.step = _Step.LEFT
+
+    def _finish(self, change: _Change) -> None:
+        self._change, self._moves.held = None, False
+        names = set(change.change.leaving())
+        self._left |= names
+        for deployment in self._deployments:
+            deployment.left |= names.intersection(deployment.places)
+        took_ms = (self._clock.monotonic_ns() - change.began_ns) / 1e6
+        change.done(LiveDone(tuple(change.moved), took_ms))
+
+    def _passing(self) -> frozenset[str]:
+        """Return the instances that read from others; producers that have ended say so to whoever joins them."""
+        graph = self._deployments.graph
+        return frozenset(name for task in graph.tasks if not is_source(graph, task) for name in graph.instances(task))
+
+    def _names(self, task: TaskId) -> Sequence[str]:
+        graph = self._deployments.graph
+        return next(graph.instances(item) for item in graph.tasks if item.id == task)

@@ -1,0 +1,70 @@
+"""A task manager's part in the growth of a deployed region: what is built beside what runs, and joined to it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.growth import Growth
+from penstock.engine.executors.hosted_instances import HostedInstances
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
+from penstock.engine.executors.managers.manager_moves import ManagerMoves
+from penstock.engine.executors.managers.places import Crossings
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.transport.linked import LinkedChannels
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+
+
+def crossings_of(order: ms.Deploy | ms.Grow, graph: ExecutionGraph, here: str) -> Crossings:
+    """Return the channels that an order makes, as a task manager sees them."""
+    tasks = frozenset(TaskId(task) for task in order.tasks)
+    begun = order.standing().begun if isinstance(order, ms.Grow) else None
+    return Crossings(graph, tasks, order.places, here, begun)
+
+
+class ManagerGrowth:
+    """The deployments that have grown others. It belongs to the thread of the loop."""
+
+    def __init__(self, deployed: DeployedParts, moves: ManagerMoves, tell: Callable[[ms.ToHead], None]) -> None:
+        """Begin without one; what is built is part of these."""
+        self._deployed, self._moves, self._tell = deployed, moves, tell
+        self._grown: dict[int, tuple[HostedInstances, Growth]] = {}
+
+    def grow(
+        self,
+        order: ms.Grow,
+        plan: JobPlan,
+        crossings: Crossings,
+        links: dict[str, LinkedChannels],
+        hosted: HostedInstances,
+    ) -> None:
+        """Build what an order says is here, and let gates listen."""
+        tasks, begun = frozenset(TaskId(task) for task in order.tasks), order.last_epoch
+        start = AttemptStart(order.attempt, None, begun)
+        channel = crossings.channel(links)
+        growth = hosted.grow(plan, start, tasks, order.standing(), channel, crossings.hosts)
+        beside = tuple(item for _, item in self._deployed if item.tasks == tasks)
+        for item in beside:
+            item.plan = replace(item.plan, graph=plan.graph)
+        part = DeployedPart(order.attempt, tasks, growth.part, plan, begun, beside=beside)
+        self._deployed.add(order.deployment, part)
+        self._moves.add(order.deployment, part.moves, order.places, hosted.members(tasks), links)
+        self._grown[order.deployment] = hosted, growth
+
+    def join(self, deployment: int) -> None:
+        """Let producers that are here send to the new instances, and say so; one that is taken down has none."""
+        if deployment in self._grown:
+            hosted, growth = self._grown.pop(deployment)
+            hosted.join(growth)
+            self._tell(ms.ChannelsJoined(deployment))
+
+    @staticmethod
+    def dismiss(order: ms.Dismiss, hosted: HostedInstances | None) -> None:
+        """Let producers that are here send to so many instances alone; those that go hear of it, and end."""
+        if hosted is not None:
+            hosted.build.dismiss({TaskId(task): count for task, count in order.kept.items()})
+
+    def forget(self, deployment: int) -> None:
+        """Let go of a deployment that is taken down."""
+        self._grown.pop(deployment, None)

@@ -1,0 +1,148 @@
+"""Justin on real parts: shapes of rates by memory that are known, sizes that are, and small runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, OURS, POLICIES, case, cases
+from penstock.benchmarks.papers.justin.real_figures import carried, ended, lag_s
+from penstock.benchmarks.papers.justin.real_queries import OPENED, SESSIONS
+from penstock.benchmarks.papers.justin.real_rows import charts, rows
+from penstock.benchmarks.papers.justin.real_state import MEMORY_MB, StateCase, StateRun, state_cases, state_run
+from penstock.benchmarks.papers.justin.real_state_rows import state_chart, state_rows
+from penstock.benchmarks.papers.real.application import Application, Setting, attribute
+from penstock.benchmarks.papers.real.runner import run_case
+from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.schedule import Phase, rows_due
+from penstock.benchmarks.papers.real.seen import SeenRun
+from penstock.engine.control.steering import scaler
+from penstock.model.control import Control
+from penstock.model.memory_levels import BASE_BYTES, MIB
+from penstock.scheduler.action_log import ActionLog
+from tests.scheduler.scaling_jobs import Job, Task, measured
+
+READ, WRITE, UPDATE = (100.0, 150.0, 200.0, 220.0), (100.0, 101.0, 99.0, 102.0), (50.0, 80.0, 100.0, 102.0)
+KEPT = {"read": READ, "write": WRITE, "update": UPDATE}
+
+
+def state(rates: Mapping[str, Sequence[float]]) -> list[StateRun]:
+    direct = [
+        StateRun(StateCase(kind, memory, 10, 10), rate)
+        for kind, own in rates.items()
+        for memory, rate in zip(MEMORY_MB, own, strict=True)
+    ]
+    return [*direct, *(StateRun(StateCase("read", MEMORY_MB[end], 10, 10, direct=False), 100.0) for end in (0, -1))]
+
+
+def verdicts(rates: Mapping[str, Sequence[float]]) -> list[bool | None]:
+    return [row.met for row in state_rows(state(rates))]
+
+
+def test_shapes_are_told_from_others() -> None:
+    assert verdicts(KEPT) == [True, True, True]
+    assert verdicts({**KEPT, "read": WRITE, "write": READ, "update": (50.0, 60.0, 80.0, 120.0)}) == [False] * 3
+    # One that rises in the end, and falls in between, does not rise.
+    assert verdicts({**KEPT, "read": (100.0, 80.0, 150.0, 200.0)})[0] is False
+    (read, *_) = state_rows(state(KEPT))
+    assert read.ours.median == pytest.approx(2.2) and read.control is not None and read.control.median == 1.0
+    assert [line.y[0] for line in state_chart(state(KEPT)).lines] == [100.0, 100.0, 50.0]
+
+
+def test_every_kind_is_measured_with_every_memory_and_once_more_through_the_page_cache() -> None:
+    wanted = state_cases(Scale.SHORT)
+    assert len({case.name for case in wanted}) == len(wanted) == 3 * len(MEMORY_MB) + 2
+    assert {case.memory_mb for case in wanted if not case.direct} == {MEMORY_MB[0], MEMORY_MB[-1]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["read", "update"])
+def test_state_larger_than_its_memory_is_reached_past_the_page_cache(tmp_path: Path, kind: str) -> None:
+    case = StateCase(kind, 8, 30_000, 30_000)
+    run = state_run(case, tmp_path / "one")
+    assert run.case == case and run.per_s > 0.0
+    assert state_run(case, tmp_path / "one") == run
+
+
+def test_every_query_keeps_its_state_where_its_rows_wait_and_every_policy_can_be_had() -> None:
+    for made, _ in cases(Scale.SHORT, 1):
+        setting = Setting("127.0.0.1:1", tuple(made.topics), Path("unused"), None, made.options)
+        application: Application = attribute(made.application)(setting)
+        plan = application.job.plan(1, apart=True)
+        tasks = {plan.name(task).split(" -> ")[0]: task.parallelism for task in plan.tasks}
+        assert tasks[SESSIONS if made.name.startswith("q11") else OPENED] == 1
+        assert made.start["state_bytes"] == BASE_BYTES
+        item = scaler(Control(**made.control))
+        assert item.name == made.control["scale"] and item.every_s <= 20.0
+    assert {made.control["scale"] for made, _ in cases(Scale.SHORT, 1)} == set(POLICIES)
+
+
+def kept_query(folder: Path, memory_mb: float, instances: int, waiting: float = 0.0) -> SeenRun:
+    """Write a run that ends with so many instances with state, of so much memory each, and leaves rows unread."""
+    phases = (Phase(100.0, 60.0),)
+    (folder / "job").mkdir(parents=True)
+    tasks = [Task("bids", None), Task("sessions -> out", 100.0, instances, is_stateful=True, managed=memory_mb * MIB)]
+    snapshot = measured(Job(tasks, [(0, 1, 1.0)], 50.0))
+    with ActionLog(folder / "job" / "actions.jsonl") as log:
+        log.snapshot(snapshot)
+        log.result(snapshot, "policy", "applied", {})
+        log.result(snapshot, "policy", "recommended", {})
+    at_s = [0.0, 20.0, 40.0, 59.0, 60.0]
+    sample = {"cpu_s": 0.0, "read": {"bids": 1}, "taken": {SESSIONS: 1}, "shed": 0}
+    run = {
+        "case": {"topics": ["bids"]},
+        "capacity": 100.0,
+        "capacity_after": 100.0,
+        "phases": [asdict(phase) for phase in phases],
+        "begin_ns": 0,
+        "job_begun_ns": -1,
+        "queries": {},
+        "broker_cpu_s": 3.0,
+        "exact": None,
+        "injected": [
+            {"at_ns": int(at * 1e9), "cpu_s": 0.0, "delivered": {"bids": [rows_due(phases, at)]}} for at in at_s
+        ],
+        "samples": [{**sample, "at_ns": int(at * 1e9), "waiting": {"bids": waiting * at}} for at in at_s],
+    }
+    (folder / "run.json").write_text(json.dumps(run))
+    return SeenRun(folder)
+
+
+def test_sizes_and_rates_are_those_of_the_end(tmp_path: Path) -> None:
+    run = kept_query(tmp_path / "q11-ds2-1", 158.0, 2)
+    assert ended(run).memory_bytes == pytest.approx(2 * 158 * MIB)
+    assert (ended(run).stateful, ended(run).instances, ended(run).actions) == (2, 3, 1)
+    assert carried(run) == 1.0 and lag_s(run) == 0.0
+    behind = kept_query(tmp_path / "behind", 158.0, 2, waiting=30.0)
+    assert carried(behind) == pytest.approx(0.7) and lag_s(behind) == pytest.approx(18.0, rel=0.02)
+
+
+def test_memory_is_held_against_that_of_ds2(tmp_path: Path) -> None:
+    def runs(ours_mb: float, waiting: float = 0.0) -> dict[str, list[SeenRun]]:
+        folder = tmp_path / f"{ours_mb}-{waiting}"
+        return {
+            f"q11-{DS2}": [kept_query(folder / "ds2", 158.0, 2)],
+            f"q11-{LITERAL}": [kept_query(folder / "justin", 316.0, 1)],
+            f"q11-{OURS}": [kept_query(folder / "ours", ours_mb, 2, waiting)],
+        }
+
+    def met(ours_mb: float, waiting: float = 0.0) -> list[bool | None]:
+        made = {row.row: row.met for row in rows(state(KEPT), runs(ours_mb, waiting))}
+        return [made[f"q11 by {OURS}: memory"], made[f"q11 by {OURS}: carried at 1.3 of one instance"]]
+
+    assert met(112.0) == [True, True] and met(120.0) == [False, True] and met(112.0, 30.0) == [True, False]
+    literal = {row.row: row for row in rows(state(KEPT), runs(111.0))}[f"q11 by {LITERAL}: memory"]
+    assert literal.met is None and literal.baseline is not None and literal.ours.median == literal.baseline.median
+    drawn = {chart.name for chart in charts(state(KEPT), runs(110.0))}
+    assert drawn == {"real_state", "real_waiting"}
+
+
+@pytest.mark.slow
+def test_a_small_query_gets_instances_and_less_memory(tmp_path: Path) -> None:
+    small = replace(case(Scale.SMOKE, "q11", OURS), calibration_rows=200)
+    run = SeenRun(run_case(small, tmp_path / "q11-1").parent)
+    end = ended(run)
+    assert end.actions >= 1 and end.stateful == 2
+    assert end.memory_bytes < 2 * BASE_BYTES

@@ -1,0 +1,111 @@
+"""Windows that are joined are one window, and what policies want of a recorded job is counted once it is warm."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.benchmarks.papers.real.joined_windows import joined
+from penstock.benchmarks.papers.real.seen import ACTIONS
+from penstock.benchmarks.papers.real.steady import CONTROL, is_calm, recorded, show, steady_case
+from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Seen, lines, looks, ticks_of
+from penstock.engine.control.policies import POLICIES
+from penstock.model.plan import Cause, NoChange, RescalePlan, ShedPlan, TaskSize
+from penstock.model.snapshot import ClusterSnapshot
+from tests.scheduler.scaling_jobs import Job, Task, measured
+
+SECONDS = 600
+
+
+def second(number: int, target: float = 50.0) -> ClusterSnapshot:
+    """Return what a head sees of a job in one second: a task that takes 100 rows/s of what it is offered."""
+    job = Job([Task("lines", None), Task("count", 100.0)], [(0, 1, 1.0)], target)
+    return replace(measured(job, time_s=float(number), window_s=1.0), number=number)
+
+
+def test_counts_and_times_add_up_and_the_rest_is_as_it_was_last() -> None:
+    parts = [second(1, 40.0), second(2, 80.0)]
+    whole = joined(parts)
+    assert (whole.window_s, whole.time_s, whole.number) == (2.0, 2.0, 2)
+    for name in ("records_in", "busy_ns"):
+        own = [getattr(part.instances, name) for part in parts]
+        np.testing.assert_allclose(getattr(whole.instances, name), own[0] + own[1])
+    assert whole.outputs.records_out is not None
+    assert whole.outputs.records_out.sum() == pytest.approx(120.0)
+    assert joined(parts[:1]).as_dict() == parts[0].as_dict()
+    with pytest.raises(ValueError, match="no window"):
+        joined([])
+
+
+def test_a_mean_is_one_over_time_and_what_was_not_measured_stays_so() -> None:
+    slow, quick = second(1), replace(second(2), window_s=3.0)
+    count = len(slow.instances)
+    parts = [
+        replace(part, instances=replace(part.instances, latency_ms=np.full(count, latency), put_ms=put))
+        for part, latency, put in ((slow, 40.0, np.ones(count)), (quick, 8.0, None))
+    ]
+    whole = joined(parts)
+    assert whole.instances.latency_ms is not None and whole.instances.put_ms is None
+    np.testing.assert_allclose(whole.instances.latency_ms, 16.0)
+
+
+def test_windows_before_instances_came_are_left_out() -> None:
+    wide = measured(Job([Task("lines", None), Task("count", 100.0, 2)], [(0, 1, 1.0)], 50.0), 3.0, 1.0)
+    assert joined([second(1), second(2), wide]).window_s == 1.0
+
+
+def test_every_figure_that_counts_is_known_to_be_one() -> None:
+    """A column whose name says that it counts or lasts, and which is only carried over, is a mistake."""
+    zero = second(1)
+    whole = joined([zero, replace(zero, time_s=2.0)])
+    for group in ("instances", "outputs", "partitions"):
+        for field in fields(getattr(zero, group)):
+            before, after = (getattr(getattr(each, group), field.name) for each in (zero, whole))
+            if before is not None and (field.name.endswith("_ns") or field.name.startswith("records")):
+                np.testing.assert_allclose(after, 2 * before)
+
+
+def test_policies_leave_a_steady_job_alone_and_act_on_one_that_is_not() -> None:
+    calm = [second(number) for number in range(1, SECONDS)]
+    wanted = [each for each in looks("ds2", calm, CONTROL) if each.is_warm]
+    assert len(wanted) > 20 and not any(each.is_action for each in wanted)
+    rising = [second(number, 50.0 if number < SECONDS / 2 else 250.0) for number in range(1, SECONDS)]
+    acting = [each for each in looks("ds2", rising, CONTROL) if each.is_action]
+    assert acting and acting[0].end_s >= SECONDS / 2
+
+
+def test_every_policy_has_a_line() -> None:
+    found = lines([second(number) for number in range(1, 200)], CONTROL)
+    assert [line.policy for line in found] == sorted(POLICIES)
+    # One that looks every quarter of an hour has not looked.
+    assert {line.policy: line.looks for line in found}["autoscaler"] == 0
+
+
+def test_what_changes_something_is_an_action_and_blindness_is_none() -> None:
+    whole, less = (ShedPlan({0: rate}, {}, (rate,), "") for rate in (1.0, 0.5))
+    blind = NoChange("not measured: lag", cause=Cause.NOT_MEASURED)
+    size = RescalePlan("", tasks=(TaskSize(0, 2),))
+    seen = {name: Seen(0.0, 1.0, each) for name, each in (("whole", whole), ("less", less), ("blind", blind))}
+    assert not seen["whole"].is_action and seen["less"].is_action and Seen(0.0, 1.0, size).is_action
+    assert not seen["blind"].is_measured and not seen["blind"].is_action and seen["whole"].is_measured
+    assert not Seen(WARM_UP_S - 1, WARM_UP_S + 1, size).is_warm
+
+
+def test_a_run_is_calm_if_every_policy_saw_it_and_wanted_nothing() -> None:
+    calm = PolicyLine("ds2", 10.0, 5, 5, 0, "")
+    assert is_calm([calm]) and is_calm([replace(calm, looks=0, measured=0)])
+    assert not is_calm([calm, replace(calm, actions=1)]) and not is_calm([replace(calm, measured=4)])
+
+
+@pytest.mark.slow
+def test_a_job_is_recorded_and_decided_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = replace(steady_case(8.0), first={}, calibration_rows=100)
+    run = recorded(short, tmp_path / "steady")
+    ticks = ticks_of(run.folder / ACTIONS)
+    assert len(ticks) >= 8
+    found = lines(ticks, CONTROL)
+    assert [line.policy for line in found] == sorted(POLICIES)
+    show(run, found)
+    assert "placement" in capsys.readouterr().out
+    assert run.capacity > 0

@@ -1,0 +1,48 @@
+"""Instances of what has state come and go while a job runs on task managers: nothing begins anew, each result once."""
+
+from pathlib import Path
+
+from penstock.engine.plan.recut import instances_by_name
+from tests.contracts.executors.metered import ROWS, MeteredJob, task_managers, until
+from tests.contracts.executors.test_recovery import kill
+from tests.contracts.executors.test_rescaling import read, running
+from tests.contracts.executors.ways import PROCESSES
+
+
+def test_nothing_begins_anew(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=2)
+    read(job, handle, 800)
+    summary = handle.rescale("per second", 3)
+    assert (summary.before, summary.after) == ({"per second": 2, "windows": 2}, {"per second": 3, "windows": 3})
+    assert (summary.epoch, summary.stopped_ms) == (0, 0.0)
+    assert 0 < summary.key_groups_moved < summary.key_groups
+    read(job, handle, 1_600)
+    assert handle.rescale("per key", 5).stopped_ms == 0
+    read(job, handle, 2_400)
+    assert handle.rescale("per key", 3).stopped_ms == 0
+    read(job, handle, 3_200)
+    assert instances_by_name(running(handle).graph)["per key"] == 3
+    job.give(ROWS)
+    metrics = handle.wait()
+    job.check()
+    assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 0
+
+
+def test_a_task_manager_that_is_killed_afterwards_goes_on_with_the_new_parallelism(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=2)
+    read(job, handle, 1_000)
+    handle.rescale("per key", 4)
+    read(job, handle, 1_500)
+    assert handle.rescale("per key", 3).stopped_ms == 0
+    read(job, handle, 2_000)
+    kill(task_managers()[0].pid)
+    until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
+    read(job, handle, 3_000)
+    assert instances_by_name(running(handle).graph)["per key"] == 3
+    job.give(ROWS)
+    handle.wait()
+    job.check()
