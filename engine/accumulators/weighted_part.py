@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from penstock.engine.accumulators.arrays import NO_SIGNS, Rows, doubles, integers, signs_of
 from penstock.engine.accumulators.cells import Cells
 from penstock.engine.accumulators.estimates import Estimates, Named
-from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, MISSING
+from penstock.engine.accumulators.strata import LEAST_STEPS, scale_of
+from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, MISSING, Sums
+from penstock.engine.kernels.accumulate import Signs
 from penstock.engine.kernels.accumulate_weighted import (
     add_accuracies,
     add_to_buckets,
@@ -24,6 +26,7 @@ from penstock.engine.kernels.accumulate_weighted import (
     add_weighted_values,
     scan_vectors,
 )
+from penstock.model.keep_rates import STEPS, steps_of
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import KeyedTable, Slots
 
@@ -70,12 +73,11 @@ class WeightedPart:
                 add_weighted_values(slots, signs, numbers, weight, block.start, vectors)
             else:
                 add_weighted_rows(slots, signs, weight, block.start, vectors)
-            if block.of_keys and rows.buckets is not None:
-                # Squares of sums of this scale have the expectation of the variance.
-                buckets, scale = read_only(rows.buckets), sqrt(weight * weight - weight)
-                add_to_buckets(slots, signs, _NO_DOUBLES, buckets, scale, block.rows, vectors)
+            if block.sums is not Sums.NONE and rows.buckets is not None:
+                add = _add_to_keys if block.sums is Sums.OF_KEYS else _add_to_draws
+                add(slots, signs, _NO_DOUBLES, rows, block.rows, vectors)
                 if block.of_values:
-                    add_to_buckets(slots, signs, numbers, buckets, scale, block.values, vectors)
+                    add(slots, signs, numbers, rows, block.values, vectors)
         return self._members
 
     def absorb(self, into: Slots, other: "WeightedPart", slots: Slots) -> None:
@@ -112,6 +114,25 @@ class WeightedPart:
         rows = counts.astype(np.float64), counts
         exacts = [(lambda: rows) if item is None else partial(item.exact_part, slots) for item in cells]
         return self._estimates.results(values, vectors, row_counts, exacts, named)
+
+
+def _add_to_keys(slots: Slots, signs: Signs, values: Doubles, rows: Rows, start: int, vectors: Doubles) -> None:
+    """Add values (none: 1 for each row) to sums by bucket, whose squares have the expectation of the variance."""
+    assert rows.buckets is not None
+    scale = sqrt(1.0 / rows.keep**2 - 1.0 / rows.keep)
+    add_to_buckets(slots, signs, values, read_only(rows.buckets), scale, start, vectors)
+
+
+def _add_to_draws(slots: Slots, signs: Signs, values: Doubles, rows: Rows, start: int, vectors: Doubles) -> None:
+    """Add values (none: 1 for each row) to sums by step, and to those of their rate, unless it has too few steps."""
+    assert rows.buckets is not None
+    limit = steps_of(rows.keep)
+    if limit < LEAST_STEPS:
+        return
+    scale = float(scale_of(limit))
+    add_to_buckets(slots, signs, values, read_only(rows.buckets), scale, start, vectors)
+    rates = read_only(np.full(len(rows.buckets), limit, np.uint8))
+    add_to_buckets(slots, signs, values, rates, scale / limit, start + STEPS, vectors)
 
 
 def _doubles(values: pa.Array) -> Doubles:

@@ -260,8 +260,9 @@ class SourceHead:
         if self._keep is None:
             return
         if partition.sample is None:
-            log = partition_log(self.name, self._source, partition.name)
-            partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock)
+            strata = self._stream.strata
+            log = partition_log(self.name, self._source, partition.name, strata)
+            partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock, strata)
             partition.reader.sample_by(partition.sample)
         sample = partition.sample
         sample.keep, sample.branches = self._keep, self._branches

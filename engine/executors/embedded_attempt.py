@@ -39,6 +39,7 @@ from penstock.engine.operators.sink import LOOK_NS
 from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
@@ -212,9 +213,9 @@ class EmbeddedAttempt:
         self._shed.rates = rates
         self.build.set_keep(rates)
 
-    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Return that it cannot: instances here come and go with a new attempt alone."""
-        return False
+        return None
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""

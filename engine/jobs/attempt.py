@@ -162,11 +162,12 @@ class Attempt(CheckpointPort, Protocol):
             BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
         """
 
-    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
-        """Begin to come to another plan while all runs; False: it cannot, and all must begin anew.
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin to come to another plan while all runs, and return it; None: it cannot, and all must begin anew.
 
-        By the thread that runs the attempt, which ``done`` is called by at the end. Tasks that are taken down before it
-        begin anew by the plan that it leads to, and ``done`` is not called.
+        Without ``change`` it is one with instances at all task managers that have come. By the thread that runs the
+        attempt, which ``done`` is called by at the end. Tasks that are taken down before it begin anew by the plan that
+        it leads to, and ``done`` is not called.
         """
 
     def metrics(self) -> JobMetrics:

@@ -74,7 +74,8 @@ class BucketMoves:
         """
         stores, bound, has_gone = self._stores, self._stores.bound, False
         limit = bound.goal.held_bytes
-        while limit is not None and stores.held_bytes() > limit:
+        # Whoever looks at a bucket next makes room for the rows that wait, too, and all at once.
+        while limit is not None and stores.held_bytes() + waiting_bytes > limit:
             oldest = next(iter(stores.evictable()), None)
             last = max((item for item in stores.buckets if item.is_resident), key=lambda item: item.used, default=None)
             if oldest is not None:
@@ -96,7 +97,7 @@ class BucketMoves:
             has_gone = True
             if is_over():
                 break
-        is_done = limit is None or stores.held_bytes() <= limit
+        is_done = limit is None or stores.held_bytes() + waiting_bytes <= limit
         if is_done and waiting_bytes <= bound.goal.waiting_bytes:
             bound.reach()
         else:

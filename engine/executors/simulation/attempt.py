@@ -33,7 +33,7 @@ from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.transport.in_memory import join
 from penstock.model.errors import WorkerLostError
-from penstock.model.execution_graph import Edge
+from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
@@ -208,9 +208,9 @@ class SimulatedAttempt:
         self._shed.rates = rates
         self.build.set_keep(rates)
 
-    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Return that it cannot: instances here come and go with a new attempt alone."""
-        return False
+        return None
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""

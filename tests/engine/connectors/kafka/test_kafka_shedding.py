@@ -13,6 +13,7 @@ from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.model.connectors import Read
 from penstock.model.keep_rates import STEPS
+from penstock.model.sampling import Drawn
 from penstock.shedding.offset_sampling import sample_steps
 from tests.engine.connectors.kafka.test_kafka_reader import VALUES, Lines, messages, reader_of
 
@@ -24,8 +25,11 @@ class Sample:
     keep: float = 1.0
     times: int = 0
     branches: Mapping[str, float] = field(default_factory=dict)
+    drawn: Drawn | None = None
 
-    def chosen(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    def chosen(
+        self, offsets: NDArray[np.int64], keys: Sequence[bytes | None] | None = None
+    ) -> NDArray[np.bool_] | None:
         return None if self.keep == 1.0 else sample_steps(5, "t/3", offsets) < self.keep * STEPS
 
     def wants_time(self) -> bool:

@@ -133,6 +133,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[InstanceEntry, ...]: st.lists(ENTRIES, max_size=2).map(tuple),
     dict[str, str]: st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
     dict[str, int]: st.dictionaries(st.text(max_size=5), st.integers(-9, 9), max_size=3),
+    dict[str, int | None]: st.dictionaries(st.text(max_size=5), MAYBE, max_size=3),
     dict[int, int]: st.dictionaries(st.integers(0, 99), st.integers(0, 99), max_size=3),
     dict[int, bytes]: st.dictionaries(st.integers(0, 99), st.binary(max_size=9), max_size=3),
     dict[str, Any]: st.dictionaries(st.text(max_size=5), JSON, max_size=3),
