@@ -134,6 +134,21 @@ class TaskLayout:
         return edges_between_tasks(self.graph)
 
     @cached_property
+    def parallelism(self) -> Numbers:
+        """The instances of each task."""
+        return np.array([task.parallelism for task in self.graph.tasks], np.int64)
+
+    @cached_property
+    def producers(self) -> Numbers:
+        """The instances at the producing end of each edge."""
+        return self.parallelism[np.array([self.row[edge.producer] for edge in self.edges], np.int64)]
+
+    @cached_property
+    def consumers(self) -> Numbers:
+        """The instances at the consuming end of each edge."""
+        return self.parallelism[np.array([self.row[edge.consumer] for edge in self.edges], np.int64)]
+
+    @cached_property
     def keeps_state(self) -> Sequence[bool]:
         """Which tasks keep keyed state."""
         return [is_stateful(self.graph, task) for task in self.graph.tasks]
@@ -156,8 +171,7 @@ class TaskLayout:
     @cached_property
     def task(self) -> Numbers:
         """The row of each instance's task."""
-        counts = [task.parallelism for task in self.graph.tasks]
-        return np.repeat(np.arange(len(counts)), counts)
+        return np.repeat(np.arange(len(self.parallelism)), self.parallelism)
 
 
 def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: int) -> Reading:
@@ -194,20 +208,17 @@ class ReadingMerger:
 
     def _of_plan(self, part: PartReading) -> PartReading:
         """Return a part without instances that the plan does not have: they have left, and others went on."""
-        graph, row = self._layout.graph, self._layout.row
-        counts = np.array([task.parallelism for task in graph.tasks], np.int64)
-        producers = counts[np.array([row[edge.producer] for edge in self._layout.edges], np.int64)]
-        consumers = counts[np.array([row[edge.consumer] for edge in self._layout.edges], np.int64)]
+        layout = self._layout
         return replace(
             part,
-            instances=_below(part.instances, "task", counts),
-            sent=_below(part.sent, "edge", producers),
-            received=_below(part.received, "edge", consumers),
-            partitions=_below(part.partitions, "task", counts),
+            instances=_below(part.instances, "task", layout.parallelism),
+            sent=_below(part.sent, "edge", layout.producers),
+            received=_below(part.received, "edge", layout.consumers),
+            partitions=_below(part.partitions, "task", layout.parallelism),
         )
 
     def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
-        layout, edges, graph = self._layout, self._layout.edges, self._layout.graph
+        layout, edges = self._layout, self._layout.edges
         figure = _Scattered(layout, parts)
         read_ns = np.full(layout.count, NAN)
         places = [""] * layout.count
@@ -217,10 +228,10 @@ class ReadingMerger:
             for row in own.tolist():
                 places[row] = place
         queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
-        counts = [task.parallelism for task in graph.tasks]
+        counts = layout.parallelism
         consumers = [layout.row[edge.consumer] for edge in edges]
-        received = _ByEdge([counts[row] for row in consumers], [part.received for part in parts.values()])
-        sent = _ByEdge([counts[layout.row[edge.producer]] for edge in edges], [part.sent for part in parts.values()])
+        received = _ByEdge(layout.consumers, [part.received for part in parts.values()])
+        sent = _ByEdge(layout.producers, [part.sent for part in parts.values()])
         waits = received("waiting")
         for consumer, waiting in zip(consumers, waits, strict=True):
             queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
@@ -243,7 +254,7 @@ class ReadingMerger:
             figure("state_bytes"),
             tuple(sent("rows")),
             offered,
-            *_budgets(graph, self._options, {} if self._memory is None else self._memory.wanted),
+            *_budgets(layout.graph, self._options, {} if self._memory is None else self._memory.wanted),
             _logs(figure, parts),
             process_cpu_ns,
         )
@@ -285,9 +296,9 @@ def _logs(figure: _Scattered, parts: Mapping[str, PartReading]) -> LogReadings:
 class _ByEdge:
     """Columns of tables with a row for each edge and instance at one end of it, by edge; NaN where there is none."""
 
-    def __init__(self, counts: Sequence[int], tables: Sequence[pa.Table]) -> None:
+    def __init__(self, counts: Numbers, tables: Sequence[pa.Table]) -> None:
         """``counts``: instances at that end of each edge."""
-        self._counts = np.array(counts, np.int64)
+        self._counts = counts
         self._starts = np.cumsum(self._counts) - self._counts
         self._table = pa.concat_tables(tables) if tables else None
 
