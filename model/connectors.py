@@ -144,6 +144,9 @@ class Source(ABC):
     in_caller: bool = False
     """Whether its instances run in the process that started the job, whose objects it holds."""
 
+    has_message_keys: bool = False
+    """Whether its readers tell the sampler the keys of messages before these are decoded (`Sampler.chosen`)."""
+
     discovery_us: int | None = None
     """How often a running job asks `partitions_since` for new partitions, in microseconds; None: never.
 

@@ -17,6 +17,7 @@ from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId
 from penstock.model.max_error import CONFIDENCE, MaxError
 from penstock.model.schema import StreamSchema
+from penstock.model.strata import Strata
 from penstock.model.windows import Emission, Windowing
 
 MAIN = "main"
@@ -52,7 +53,7 @@ class SourceSpec(OperatorSpec):
 
     ``dead_letters`` is where records go that cannot be read; None: where those of the job go. Rows whose event time is
     more than ``max_ahead_us`` ahead of the clock are bad (None: none are). None are dropped under overload without
-    ``shed``.
+    ``shed``. ``strata`` (set by the planner): those by which they are dropped, and rows say what their records drew.
     """
 
     source: Source
@@ -61,6 +62,7 @@ class SourceSpec(OperatorSpec):
     dead_letters: LetterTarget | None = None
     max_ahead_us: int | None = None
     shed: bool = True
+    strata: Strata | None = None
 
     def local_files(self) -> Sequence[Path]:
         """Return those of the source."""
@@ -197,7 +199,7 @@ class SinkSpec(OperatorSpec):
     ``min_accuracy`` in [0, 1] and ``priority`` (greater is more important) bound what may be shed for this query;
     below 1 it is under contract. ``max_lag_us`` is how long after it came a row may be waiting before that is overload
     (None: as the run says). ``columns``: results of a query under contract say how good they are. ``max_error``: the
-    error that is wanted of them.
+    error that is wanted of them. ``strata``: those by which its sources are to drop rows.
     """
 
     sink: Sink
@@ -208,6 +210,7 @@ class SinkSpec(OperatorSpec):
     max_lag_us: int | None = None
     columns: bool = True
     max_error: MaxError | None = None
+    strata: Strata | None = None
 
     @property
     def under_contract(self) -> bool:

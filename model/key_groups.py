@@ -4,7 +4,7 @@ An owner table is int32[key groups], read-only: table[g] is the instance that ow
 it; no owner is computed from a formula, so only key groups that must move do (docs/design/keys-and-hashing.md 3).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,10 @@ def assign(key_groups: int, owners: int) -> Owners:
     return _frozen(np.arange(key_groups, dtype=np.int64) * owners // key_groups)
 
 
-def reassign(table: Owners, instances: int) -> Owners:
+def reassign(table: Owners, instances: int, weights: Sequence[float] | None = None) -> Owners:
     """Return the table for owners 0 to ``instances`` - 1; sizes differ by at most one, and the fewest groups move.
+
+    With ``weights``, one > 0 for each, sizes are in proportion to them, to less than one group.
 
     Those who owned groups before may have any numbers; who is not among the owners now goes away. `table` is not
     changed, nothing moves if it is balanced already, and the result depends on nothing else.
@@ -40,7 +42,7 @@ def reassign(table: Owners, instances: int) -> Owners:
     if table.min() < 0:
         raise ValueError(f"key group {int(np.argmin(table))} has no owner.")
     sizes = np.bincount(table, minlength=instances)[:instances]
-    quotas = _quotas(sizes, len(table))
+    quotas = _quotas(sizes, len(table)) if weights is None else _shares(weights, len(table))
     # Of a surplus the last groups go, so that what stays of a contiguous range is contiguous.
     stays = np.zeros(len(table), np.bool_)
     for owner in range(instances):
@@ -70,6 +72,14 @@ def _quotas(sizes: NDArray[np.int64], key_groups: int) -> NDArray[np.int64]:
     share, larger = divmod(key_groups, len(sizes))
     quotas = np.full(len(sizes), share, np.int64)
     quotas[np.argsort(-sizes, kind="stable")[:larger]] += 1
+    return quotas
+
+
+def _shares(weights: Sequence[float], key_groups: int) -> NDArray[np.int64]:
+    """Return the number of groups of each owner by the largest remainders; the first of equal ones comes first."""
+    exact = np.asarray(weights, np.float64) * (key_groups / float(np.sum(weights)))
+    quotas = np.floor(exact).astype(np.int64)
+    quotas[np.argsort(quotas - exact, kind="stable")[: key_groups - int(quotas.sum())]] += 1
     return quotas
 
 

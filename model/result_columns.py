@@ -16,6 +16,12 @@ BUCKET = "$bucket"
 rows of a key. Of rows that are no sample, 0.
 """
 
+DRAW = "$draw"
+"""uint8, not null: of rows below keep 1 of a source with strata, the step that their record has drawn, in [0, 64)."""
+
+SAMPLE = (BUCKET, DRAW)
+"""What tells rows of a sample apart."""
+
 QUALITY = (ACCURACY, BIASED)
 """What is said of a whole row."""
 
@@ -43,9 +49,9 @@ def hidden_of(columns: Iterable[tuple[str, str]], names: Collection[str]) -> lis
     pairs: list[tuple[str, str]] = []
     for new, old in columns:
         pairs += [(of(new), of(old)) for of in (low_of, high_of, certified_of) if of(old) in names]
-    return pairs + [(name, name) for name in (*QUALITY, BUCKET) if name in names]
+    return pairs + [(name, name) for name in (*QUALITY, *SAMPLE) if name in names]
 
 
 def is_hidden(name: str) -> bool:
     """Return whether a column is one of these."""
-    return name in (*QUALITY, BUCKET) or name.startswith(("$low.", "$high.", "$certified."))
+    return name in (*QUALITY, *SAMPLE) or name.startswith(("$low.", "$high.", "$certified."))

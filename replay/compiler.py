@@ -19,11 +19,12 @@ from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import LATE, MAIN, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.result_columns import DRAW
 from penstock.replay.checkpoint_progress import CheckpointProgress
 from penstock.replay.frames import Frame, ReplayContext, ReplayError, Rows, refused
 from penstock.replay.operators.prepared import quoted, times_sql
 from penstock.replay.operators.registry import form_of
-from penstock.replay.sample_columns import KEEP, KEEP_FIELDS
+from penstock.replay.sample_columns import DRAW_FIELD, KEEP, KEEP_FIELDS
 from penstock.replay.sink_sample import SinkSample
 from penstock.replay.spark_types import carrier_schema
 
@@ -102,6 +103,7 @@ def compile_job(
             taken = read(node)
             taken = taken if sample is None else sample.apply(node, taken)
             hidden = KEEP_FIELDS if KEEP in taken.columns else pa.schema([])
+            hidden = hidden.append(DRAW_FIELD) if DRAW in taken.columns else hidden
             rows: Rows = {MAIN: _source(node, taken, hidden)}
             estimates = sample is not None and sample.estimates
             context = context or ReplayContext(taken.sparkSession, progress, estimates, confidence)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive_reading import TopicArchive, open_archive, scan_archive
-from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
+from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, cut_at, split
 from penstock.replay.kafka_source import TopicScan, scan_topics
 from penstock.replay.offsets import Kept, OffsetSelection
 from penstock.replay.row_sampling import Sampling, sampled_maker
@@ -62,6 +62,13 @@ def read_rows(
     """
     by_topic = archives or {}
     archived, rest = _dealt(source, chosen, by_topic)
+    if sampling is not None:
+        for item in (item for ranges in archived.values() for item in ranges):
+            if sampling.leads((item.topic, item.partition)):
+                raise UserError(
+                    f"messages of {item.name} were kept by strata, so which of them stayed follows from all before "
+                    "them, and an archive has them in no order: replay the topic itself, without --archive"
+                )
     maker = selective_maker(source.maker.fresh(), chosen.only)
     if sampling is not None:
         maker = sampled_maker(maker, sampling)
@@ -69,7 +76,11 @@ def read_rows(
         scan_archive(session, by_topic[topic], maker, ranges, errors=errors) for topic, ranges in archived.items()
     ]
     if rest or not frames:
-        slices = tuple(cut(rest, most_offsets))
+        leads = {} if sampling is None else {key: sampling.leads(key) for key in sampling.stretches}
+        whole = [item for item in rest if not leads.get((item.topic, item.partition))]
+        dealt = [item for item in rest if item not in whole]
+        slices = tuple(cut(whole, most_offsets))
+        slices += tuple(piece for item in dealt for piece in cut_at(item, leads[item.topic, item.partition]))
         frames.append(scan_topics(session, TopicScan(source.settings, maker, slices, chosen.topic_ids, errors)))
     return reduce(lambda one, other: one.union(other), frames)
 

@@ -5,7 +5,7 @@ before it: so a checkpoint has it (docs/design/replay.md 2).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 MOST_OFFSETS = 500_000
@@ -56,7 +56,8 @@ class OffsetRange:
 class Slice:
     """Messages from offset ``start`` up to, not including, ``stop``.
 
-    The first ``skip`` rows are left out, and if ``most`` is set those behind that many more.
+    The first ``skip`` rows are left out, and if ``most`` is set those behind that many more. ``lead``: messages from
+    there on are looked at before, as what is made of these follows from them.
     """
 
     topic: str
@@ -65,6 +66,7 @@ class Slice:
     stop: int
     skip: int = 0
     most: int | None = None
+    lead: int | None = None
 
 
 def offset_range(topic: str, partition: int, start: int, stop: int) -> OffsetRange:
@@ -92,6 +94,21 @@ def cut(
     size = min(most_offsets, max(fewest, -(-total // slices)))
     turns = zip_longest(*(list(_cut(item, size)) for item in whole))
     return [piece for piece in chain.from_iterable(turns) if piece is not None]
+
+
+def cut_at(item: OffsetRange, leads: Sequence[int]) -> list[Slice]:
+    """Cut a range where one of these offsets is, and nowhere else; the last one before a slice is its lead."""
+    edges = sorted(edge for edge in leads if item.start.offset < edge < item.stop.offset)
+    slices: list[Slice] = []
+    at = item.start
+    for edge in [*edges, None]:
+        stop = item.stop if edge is None else RowPosition(edge)
+        part = OffsetRange(item.topic, item.partition, at, stop)
+        for piece in _cut(part, max(1, part.offsets)):
+            lead = max((lead for lead in leads if lead <= piece.start), default=None)
+            slices.append(replace(piece, lead=lead))
+        at = stop
+    return slices
 
 
 def split(item: OffsetRange, parts: Sequence[tuple[int, int]]) -> tuple[list[OffsetRange], list[OffsetRange]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from penstock.model.connectors import RawRecord
 from penstock.model.errors import RetryableError, UserError
 from penstock.replay.kafka_batches import scan_batch, scan_schema
 from penstock.replay.kafka_slices import Slice
+from penstock.replay.row_sampling import SampledRowMaker
 from penstock.replay.slices_source import UnsendableError, scan
 from penstock.replay.spark_types import spark_schema
 
@@ -60,8 +61,17 @@ class TopicScan:
         fields = self.maker.schema
         settings = self.settings.with_defaults(_READ_AHEAD)
         cluster = Cluster(settings, parse_topics(piece.topic), TopicPlace(name=EARLIEST), None)
-        position = KafkaPosition(piece.start, piece.skip, self.topic_ids.get(piece.topic))
-        reader = cluster.open(partition_name(piece.topic, piece.partition), position, self.maker, piece.stop)
+        name, topic_id = partition_name(piece.topic, piece.partition), self.topic_ids.get(piece.topic)
+        maker = self.maker.begun() if isinstance(self.maker, SampledRowMaker) else self.maker
+        if isinstance(maker, SampledRowMaker) and piece.lead is not None and piece.lead < piece.start:
+            lead = replace(piece, start=piece.lead, stop=piece.start, skip=0, most=None)
+            reader = cluster.open(name, KafkaPosition(lead.start, 0, topic_id), maker.looking_only(), lead.stop)
+            try:
+                for _ in _reads(reader, lead):
+                    pass
+            finally:
+                reader.close()
+        reader = cluster.open(name, KafkaPosition(piece.start, piece.skip, topic_id), maker, piece.stop)
         try:
             for rows, rejected in _reads(reader, piece):
                 batch = scan_batch(rows, [record.error for record in rejected], fields, errors=self.errors)

@@ -8,14 +8,16 @@ apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from penstock.model.errors import UserError
 from penstock.model.keep_rates import STEPS, steps_of
+from penstock.model.strata import STRATA
 from penstock.replay.kafka_slices import OffsetRange
+from penstock.shedding.kept_log import Dealing
 from penstock.shedding.offset_sampling import sample_steps
 
 VERSION = 2
@@ -25,6 +27,9 @@ HEAD: Mapping[str, type] = {"version": int, "job": str, "seed": int}
 
 _FIELDS = ("source", "topic", "partition", "from", "to", "keep", "branches")
 """Fields of every other line."""
+
+_STRATA_FIELDS = ("strata", "since")
+"""Fields of a line of which records drew their steps by strata."""
 
 _AT_ONCE = 1 << 20
 
@@ -45,11 +50,15 @@ ALL_KEPT = StretchRates()
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Records from offset ``start`` up to, not including, ``stop``, and the rates that held for them."""
+    """Records from offset ``start`` up to, not including, ``stop``, and the rates that held for them.
+
+    ``dealing``: None where steps follow from offsets alone.
+    """
 
     start: int
     stop: int
     rates: StretchRates
+    dealing: Dealing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +98,22 @@ class KeptLog:
             rates += [part.rates for part in parts if part.rates not in rates]
         return tuple(rates)
 
-    def left_out(self, source: str, item: OffsetRange) -> int:
-        """Return how many offsets of a range of a source's topic did not stay, nor would for any branch."""
+    def has_strata(self, source: str) -> bool:
+        """Return whether records of a source drew their steps by strata."""
+        return any(
+            part.dealing is not None
+            for (operator, _, _), parts in self.stretches.items()
+            for part in parts
+            if operator == source
+        )
+
+    def left_out(self, source: str, item: OffsetRange) -> int | None:
+        """Return how many offsets of a range of a source's topic did not stay, nor would for any branch.
+
+        None: that follows from the messages.
+        """
+        if self.has_strata(source):
+            return None
         number = 0
         for part in self.stretches.get((source, item.topic, item.partition), ()):
             start = max(part.start, item.start.offset)
@@ -137,8 +160,8 @@ def joined(name: str, logs: Sequence[KeptLog]) -> KeptLog:
         for part in parts:
             if merged and part.start < merged[-1].stop:
                 raise UserError(f"two files of the log in {name} are about offset {part.start} of {partition}")
-            follows = merged and part.start == merged[-1].stop and part.rates == merged[-1].rates
-            merged.append(Stretch(merged.pop().start, part.stop, part.rates) if follows else part)
+            follows = merged and _continues(part, merged[-1])
+            merged.append(replace(part, start=merged.pop().start) if follows else part)
         stretches[partition] = merged
     return KeptLog(name, first.job, first.seed, stretches, any(log.by_sic for log in logs))
 
@@ -155,7 +178,8 @@ class LineError(ValueError):
 def _add(stretches: dict[Partition, list[Stretch]], item: Mapping[str, Any]) -> None:
     """Add a line to those before it."""
     _check(item)
-    part = Stretch(item["from"], item["to"], StretchRates(float(item["keep"]), _branches(item)))
+    dealing = Dealing(item["strata"], item["since"]) if "strata" in item else None
+    part = Stretch(item["from"], item["to"], StretchRates(float(item["keep"]), _branches(item)), dealing)
     merged = stretches.setdefault((item["source"], item["topic"], item["partition"]), [])
     if merged:
         last = merged[-1]
@@ -164,14 +188,18 @@ def _add(stretches: dict[Partition, list[Stretch]], item: Mapping[str, Any]) -> 
             raise ValueError(f"{span} comes behind {last.start} up to {last.stop}: lines of a partition are in order")
         if part.start < last.stop:
             raise ValueError(f"{span} overlaps {last.start} up to {last.stop}, which stands before it")
-        if part.start == last.stop and part.rates == last.rates:
-            merged[-1] = Stretch(last.start, part.stop, last.rates)
+        if _continues(part, last):
+            merged[-1] = replace(part, start=last.start)
             return
     merged.append(part)
 
 
+def _continues(part: Stretch, last: Stretch) -> bool:
+    return (part.start, part.rates, part.dealing) == (last.stop, last.rates, last.dealing)
+
+
 def _check(item: Mapping[str, Any]) -> None:
-    if item.keys() - {"sic"} != set(_FIELDS) or type(item.get("sic", False)) is not bool:
+    if item.keys() - {"sic", *_STRATA_FIELDS} != set(_FIELDS) or type(item.get("sic", False)) is not bool:
         raise ValueError(f"the line is to be an object with the fields {', '.join(_FIELDS)}, and no others")
     topic, partition = item["topic"], item["partition"]
     if type(item["source"]) is not str:
@@ -188,6 +216,13 @@ def _check(item: Mapping[str, Any]) -> None:
     if item["from"] >= item["to"]:
         raise ValueError(f"{_name(item)} from {item['from']} up to {item['to']} is no range: the first must be less")
     _check_rate("keep", item["keep"])
+    if item.keys() & set(_STRATA_FIELDS):
+        strata, since = item.get("strata"), item.get("since")
+        if strata not in STRATA or type(since) is not int or not 0 <= since < item["to"]:
+            raise ValueError(
+                f"strata are {' or '.join(map(repr, STRATA))}, dealt since an offset below {item['to']}, not "
+                f"{strata!r} since {since!r}"
+            )
     if type(item["branches"]) is not dict:
         raise ValueError(f"branches is {item['branches']!r}, which is no object of rates by branch")
     for name, rate in item["branches"].items():

@@ -6,7 +6,7 @@ records stayed, in the workers that read them. `source_reading` asks for it, `ka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.keep_rates import STEPS, steps_of
+from penstock.model.strata import Strata
 from penstock.replay.kept_log import KeptLog
 from penstock.replay.offsets import Partition
+from penstock.replay.replayed_draws import ReplayedDraws
 from penstock.shedding.offset_sampling import Steps, sample_steps
 
 STEP, RATES = "$step", "$rates"
@@ -32,12 +34,17 @@ _NO_ROWS: Ints = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """Stretches of one partition, as columns: ``limits`` are keep rates in steps, ``rates`` places in the log's."""
+    """Stretches of one partition, as columns: ``limits`` are keep rates in steps, ``rates`` places in the log's.
+
+    ``since``: where dealing began by which steps were drawn, -1 where they follow from offsets; ``strata``: by which.
+    """
 
     starts: Ints
     stops: Ints
     limits: Ints
     rates: Ints
+    since: Ints
+    strata: Strata | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +55,23 @@ class Sampling:
     stretches: Mapping[Partition, _Stretches]
     leaves_out: bool
 
-    def of(self, topic: str, partition: int, offsets: Ints) -> tuple[Steps, Ints, NDArray[np.bool_]]:
-        """Return the steps of records, the places of their rates, and which stayed."""
-        steps = sample_steps(self.seed, f"{topic}/{partition}", offsets)
-        known = self.stretches.get((topic, partition))
+    def leads(self, partition: Partition) -> list[int]:
+        """Return the offsets of a partition at which dealing of steps began."""
+        known = self.stretches.get(partition)
+        return [] if known is None else np.unique(known.since[known.since >= 0]).tolist()
+
+    def of(self, messages: Messages, draws: ReplayedDraws) -> tuple[Steps, Ints, NDArray[np.bool_]]:
+        """Return the steps of messages, the places of their rates, and which stayed."""
+        offsets = messages.offsets
+        steps = sample_steps(self.seed, f"{messages.topic}/{messages.partition}", offsets)
+        known = self.stretches.get((messages.topic, messages.partition))
         if known is None:
             return steps, np.zeros(len(offsets), np.int64), np.ones(len(offsets), np.bool_)
         place = np.maximum(np.searchsorted(known.starts, offsets, side="right") - 1, 0)
         within = (offsets >= known.starts[place]) & (offsets < known.stops[place])
+        if known.strata is not None:
+            since = np.where(within, known.since[place], -1)
+            steps = draws.steps(messages, since, known.strata, steps)
         limits = np.where(within, known.limits[place], STEPS)
         return steps, np.where(within, known.rates[place], 0), steps < limits
 
@@ -68,22 +84,35 @@ def sampling_of(log: KeptLog, source: str, *, leaves_out: bool) -> Sampling:
         if operator != source or topic is None or not parts:
             continue
         assert isinstance(partition, int)
-        columns = [
+        starts, stops, limits, places, since = (
             [part.start for part in parts],
             [part.stop for part in parts],
             [steps_of(part.rates.keep) for part in parts],
             [rates.index(part.rates) for part in parts],
-        ]
-        stretches[topic, partition] = _Stretches(*(np.array(column, np.int64) for column in columns))
+            [-1 if part.dealing is None else part.dealing.since for part in parts],
+        )
+        strata = next((part.dealing.strata for part in parts if part.dealing is not None), None)
+        stretches[topic, partition] = _Stretches(
+            _ints(starts), _ints(stops), _ints(limits), _ints(places), _ints(since), strata
+        )
     return Sampling(log.seed, stretches, leaves_out)
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledRowMaker(RowMaker):
-    """Makes the rows of another maker, with `STEP` and `RATES`; what is left out counts as skipped."""
+    """Makes the rows of another maker, with `STEP` and `RATES`; what is left out counts as skipped.
+
+    ``draws`` are those of the messages that it has seen; one that ``looks_only`` sees messages and makes no rows.
+    """
 
     maker: RowMaker = field(kw_only=True)
     sampling: Sampling = field(kw_only=True)
+    draws: ReplayedDraws = field(kw_only=True)
+    looks_only: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,13 +120,22 @@ class SampledRowMaker(RowMaker):
         return pa.schema([*self.maker.schema, *SAMPLED_FIELDS])
 
     def fresh(self) -> SampledRowMaker:
-        """Return one for a reader of its own."""
+        """Return one for a reader of its own, which goes on where this one is."""
         return replace(self, maker=self.maker.fresh())
+
+    def begun(self) -> SampledRowMaker:
+        """Return one that has seen no message."""
+        return replace(self, draws=ReplayedDraws(self.sampling.seed))
+
+    def looking_only(self) -> SampledRowMaker:
+        """Return one that goes on where this one is, and makes no rows."""
+        return replace(self, looks_only=True)
 
     def make(self, messages: Messages) -> DecodedMessages:
         """Make rows of those messages that stayed, or of all; see `RowMaker.make`."""
-        steps, rates, stayed = self.sampling.of(messages.topic, messages.partition, messages.offsets)
-        made = made_of(self.maker, messages, stayed if self.sampling.leaves_out else None)
+        steps, rates, stayed = self.sampling.of(messages, self.draws)
+        wanted = np.zeros(len(messages), np.bool_) if self.looks_only else stayed if self.sampling.leaves_out else None
+        made = made_of(self.maker, messages, wanted)
         columns = [pa.array(steps[made.row_of], pa.int16()), pa.array(rates[made.row_of], pa.int32())]
         rows = pa.RecordBatch.from_arrays([*made.rows.columns, *columns], schema=self.schema)
         return replace(made, rows=rows)
@@ -106,7 +144,10 @@ class SampledRowMaker(RowMaker):
 def sampled_maker(maker: RowMaker, sampling: Sampling) -> RowMaker:
     """Return a maker of the same rows with their steps and rates."""
     return SampledRowMaker(
-        **{item.name: getattr(maker, item.name) for item in fields(RowMaker)}, maker=maker, sampling=sampling
+        **{item.name: getattr(maker, item.name) for item in fields(RowMaker)},
+        maker=maker,
+        sampling=sampling,
+        draws=ReplayedDraws(sampling.seed),
     )
 
 

@@ -5,7 +5,7 @@ They stand behind the columns that users know, beside those of `result_columns`.
 
 import pyarrow as pa
 
-from penstock.model.result_columns import ACCURACY, BIASED, certified_of, high_of, low_of
+from penstock.model.result_columns import ACCURACY, BIASED, DRAW, certified_of, high_of, low_of
 
 KEEP = "$keep"
 """double: the keep rate that held for a row, in (0, 1]; 0: the row was shed."""
@@ -13,11 +13,14 @@ KEEP = "$keep"
 EXPECTED, USED = "$rows_expected", "$rows_used"
 """bigint: source rows that went into a result, and those of them that were kept."""
 
+DRAW_FIELD = pa.field(DRAW, pa.int16())
+"""The step that the record of a row has drawn, of sources with strata."""
+
 KEEP_FIELDS = pa.schema([pa.field(KEEP, pa.float64())])
 COUNT_FIELDS = pa.schema([pa.field(EXPECTED, pa.int64()), pa.field(USED, pa.int64())])
 QUALITY_FIELDS = pa.schema([pa.field(ACCURACY, pa.float64()), pa.field(BIASED, pa.bool_())])
 
-_OF_ROWS = (KEEP, EXPECTED, USED, ACCURACY, BIASED)
+_OF_ROWS = (KEEP, DRAW, EXPECTED, USED, ACCURACY, BIASED)
 
 
 def passed_on(hidden: pa.Schema, renamed: dict[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from penstock.engine.plan.optimiser import optimise
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, OperatorNode
 from penstock.model.keep_rates import STEPS
+from penstock.model.result_columns import DRAW
 from penstock.replay.frames import ReplayError
 from penstock.replay.kept_log import KeptLog
 from penstock.replay.row_sampling import RATES, STEP
@@ -33,6 +34,8 @@ class SinkSample:
     def apply(self, source: OperatorNode, rows: DataFrame) -> DataFrame:
         """Return the rows of a source with `KEEP` in place of steps and rates; other rows as they are.
 
+        With `DRAW` besides, if steps were drawn by strata.
+
         Raises:
             ReplayError: rows come to the sink by several branches.
         """
@@ -43,7 +46,8 @@ class SinkSample:
         stayed = f"{quoted_name(STEP)} < {rate} * {STEPS}"
         others = [quoted_name(name) for name in rows.columns if name not in (STEP, RATES)]
         if self.estimates:
-            return rows.where(stayed).selectExpr(*others, f"{rate} AS {quoted_name(KEEP)}")
+            drew = [f"{quoted_name(STEP)} AS {quoted_name(DRAW)}"] if self.log.has_strata(source.name) else []
+            return rows.where(stayed).selectExpr(*others, f"{rate} AS {quoted_name(KEEP)}", *drew)
         return rows.selectExpr(*others, f"CASE WHEN {stayed} THEN {rate} ELSE 0.0D END AS {quoted_name(KEEP)}")
 
 

@@ -124,7 +124,9 @@ class SourceReading:
             sampling = sampling_of(log, name, leaves_out=self.estimates)
             if self.estimates:
                 for item in chosen.ranges:
-                    left_out[item.topic] = left_out.get(item.topic, 0) + log.left_out(name, item)
+                    missing = log.left_out(name, item)
+                    if missing is not None:
+                        left_out[item.topic] = left_out.get(item.topic, 0) + missing
         for topic in sorted({item.topic for item in chosen.ranges}):
             own_ranges = [item for item in chosen.ranges if item.topic == topic]
             starts = {item.partition: item.start.offset for item in own_ranges}

@@ -9,8 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.model.strata import Strata
+
 VERSION = 2
 """The version of logs that are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """How records of a stretch came to their steps: by these strata, dealt from offset ``since`` on.
+
+    All records take part in it that lie in stretches of the same dealing, in order.
+    """
+
+    strata: Strata
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +32,7 @@ class Stretch:
 
     ``partition`` is the number of a partition of ``topic``, or the name of one that has none. ``branches`` are rates by
     ``PRODUCER>CONSUMER``; beyond a branch that is not named the source's holds. ``sic``: some rates were chosen by SIC,
-    which the results say nothing of by their weights.
+    which the results say nothing of by their weights. ``dealing``: None where steps follow from offsets alone.
     """
 
     source: str
@@ -30,31 +43,47 @@ class Stretch:
     keep: float
     branches: dict[str, float] = field(default_factory=dict)
     sic: bool = False
+    dealing: Dealing | None = None
 
     def continues(self, other: "Stretch") -> bool:
         """Return whether it is of the same partition, with the same rates, right behind another."""
-        mine = (self.source, self.topic, self.partition, self.start, self.keep, self.branches, self.sic)
+        mine = (self.source, self.topic, self.partition, self.start, self.keep, self.branches, self.sic, self.dealing)
         place = (other.source, other.topic, other.partition, other.stop)
-        return mine == (*place, other.keep, other.branches, other.sic)
+        return mine == (*place, other.keep, other.branches, other.sic, other.dealing)
 
 
 class PartitionLog:
     """The stretches of one partition since they were taken last."""
 
-    def __init__(self, source: str, partition: int | str, topic: str | None = None) -> None:
-        """Begin with none."""
-        self._source, self._partition, self._topic = source, partition, topic
+    def __init__(
+        self, source: str, partition: int | str, topic: str | None = None, strata: Strata | None = None
+    ) -> None:
+        """Begin with none; ``strata`` are those by which steps are dealt, where they are."""
+        self._source, self._partition, self._topic, self._strata = source, partition, topic, strata
         self._stretches: list[Stretch] = []
         self._stop: int | None = None
 
-    def add(self, start: int, stop: int, keep: float, branches: Mapping[str, float], *, sic: bool = False) -> None:
-        """Add what was read; offsets between it and what was read before it had no record."""
+    def add(
+        self,
+        start: int,
+        stop: int,
+        keep: float,
+        branches: Mapping[str, float],
+        *,
+        sic: bool = False,
+        since: int | None = None,
+    ) -> None:
+        """Add what was read; offsets between it and what was read before it had no record.
+
+        ``since``: steps were dealt from there on; None: they follow from offsets.
+        """
         if self._stop is not None:
             start = self._stop
         if stop <= start:
             return
         self._stop = stop
-        added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches), sic)
+        dealing = None if since is None or self._strata is None else Dealing(self._strata, since)
+        added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches), sic, dealing)
         if self._stretches and added.continues(self._stretches[-1]):
             added = replace(added, start=self._stretches.pop().start)
         self._stretches.append(added)
@@ -82,7 +111,9 @@ def encode_kept_log(job: str, seed: int, stretches: Sequence[Stretch]) -> bytes:
 
 def encode_stretch(item: Stretch) -> bytes:
     """Return the line of a stretch."""
-    by_sic = {"sic": True} if item.sic else {}
+    more: dict[str, object] = {"sic": True} if item.sic else {}
+    if item.dealing is not None:
+        more |= {"strata": item.dealing.strata, "since": item.dealing.since}
     return _line(
         {
             "source": item.source,
@@ -92,7 +123,7 @@ def encode_stretch(item: Stretch) -> bytes:
             "to": item.stop,
             "keep": item.keep,
             "branches": item.branches,
-            **by_sic,
+            **more,
         }
     )
 
@@ -148,7 +179,8 @@ def _is_merged(name: str) -> bool:
 def _stretch(line: Mapping[str, Any]) -> Stretch:
     source, topic, partition = line["source"], line["topic"], line["partition"]
     by_sic = line.get("sic", False)
-    return Stretch(source, topic, partition, line["from"], line["to"], line["keep"], line["branches"], by_sic)
+    dealing = Dealing(line["strata"], line["since"]) if "strata" in line else None
+    return Stretch(source, topic, partition, line["from"], line["to"], line["keep"], line["branches"], by_sic, dealing)
 
 
 def _line(item: Mapping[str, object]) -> bytes:

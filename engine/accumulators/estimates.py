@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.clusters import keys_in, moments_of_keys
 from penstock.engine.accumulators.intervals import MIN_ROWS, Interval, Moments, binomial, central, interval
+from penstock.engine.accumulators.strata import limit_of, moments_of_draws, rows_drawn
 from penstock.engine.accumulators.typed_estimates import typed, typed_ends
-from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, FLAWED, HEADER, MISSING, Block
+from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, FLAWED, HEADER, MISSING, Block, Sums
 from penstock.engine.kernels.accumulate_weighted import COUNT_WIDTH, VALUE_WIDTH
 from penstock.model.aggregates import AggregateCall
 from penstock.model.max_error import CONFIDENCE
@@ -47,6 +48,9 @@ class Sample(Enum):
 
     OF_KEYS = "of keys"
     """As `ESTIMATED`, of rows that were kept by keys: those of a key stay together."""
+
+    OF_STRATA = "of strata"
+    """As `ESTIMATED`, of rows of which strata keep an even share: rows say what they drew."""
 
 
 Exact = Callable[[], tuple[Doubles, Ints]]
@@ -78,17 +82,17 @@ class Estimates:
         confidence: float = CONFIDENCE,
     ) -> "Estimates":
         """Lay out the vector: aggregates that share exact state share a block; of `Sample.MEASURED` none has one."""
-        start, of_keys = HEADER, sample is Sample.OF_KEYS
+        start, sums = HEADER, _SUMS.get(sample, Sums.NONE)
         owned: dict[int | None, Block] = {}
         blocks: list[Block | None] = []
         for call, owner in zip(calls, owners, strict=True):
             if sample is Sample.MEASURED or call.function not in ESTIMATED:
                 blocks.append(None)
-            elif owner is None and not of_keys:
+            elif owner is None and sums is Sums.NONE:
                 blocks.append(ALL_ROWS)
             else:
                 if owner not in owned:
-                    owned[owner] = Block(start, call.function != "count", of_keys)
+                    owned[owner] = Block(start, call.function != "count", sums)
                     start = owned[owner].end
                 blocks.append(owned[owner])
         return cls(tuple(call.function for call in calls), tuple(types), tuple(blocks), confidence)
@@ -141,7 +145,7 @@ class Estimates:
                 estimated.append(value)
                 continue
             part = vectors[:, block.start : block.end]
-            moments = (_KeyMoments if block.of_keys else _BlockMoments)(part, *exacts[index]())
+            moments = _MOMENTS[block.sums](part, *exacts[index]())
             numbers, present = moments.values(function)
             with named(index):
                 shown = _instead(value, typed(numbers, kind, present & sample.shed), sample.shed)
@@ -149,6 +153,9 @@ class Estimates:
             behind += _ends(shown, sample.interval(function, numbers, moments), sample, kind)
         biased = sample.flawed | (sample.shed if self.has_raw else False)
         return [*estimated, *behind, pa.array(sample.accuracy()), pa.array(biased)]
+
+
+_SUMS = {Sample.OF_KEYS: Sums.OF_KEYS, Sample.OF_STRATA: Sums.OF_DRAWS}
 
 
 class _Sample:
@@ -271,6 +278,48 @@ class _KeyMoments(_BlockMoments):
         """Return the keep rate of the rows; of several rates, that of all rows together."""
         with np.errstate(all="ignore"):
             return np.clip(self.n / self._block[:, 1], 0.0, 1.0)
+
+
+class _StrataMoments(_BlockMoments):
+    """The moments of an aggregate over rows of strata, from sums by what their records drew.
+
+    Where these are not of all rows the moments are those of rows that were kept independently, which are greater.
+    """
+
+    def of_rows(self) -> Moments:
+        """Return the moments of the number of rows."""
+        return self._less(self._sums(0), super().of_rows())
+
+    def deviations(self, function: str, value: Doubles) -> Moments:
+        """Return the moments of the error of a sum or, linearised, of a mean."""
+        independent = super().deviations(function, value)
+        if function == "sum":
+            return self._less(self._sums(1), independent)
+        rows = self.count + self._block[:, 1]
+        with np.errstate(all="ignore"):
+            sums = (self._sums(1) - np.nan_to_num(value)[:, None] * self._sums(0)) / rows[:, None]
+        return self._less(sums, independent)
+
+    def _less(self, sums: Doubles, independent: Moments) -> Moments:
+        keep = np.clip(self.n / np.maximum(self._block[:, 1], 1.0), 0.0, 1.0)
+        drawn = np.abs(rows_drawn(self._sums(0)) - self.n) < 0.5
+        moments = moments_of_draws(sums, keep, limit_of(self._sums(0)))
+        # Sums that are equal by chance do not tell what was dropped at the edges of a window.
+        least = replace(moments, s2=np.maximum(moments.s2, independent.s2 / np.maximum(self.n, 1.0)))
+        return least.where(drawn, independent)
+
+    def _sums(self, part: int) -> Doubles:
+        """Return the sums of rows (0) or values (1)."""
+        width = Sums.OF_DRAWS.value
+        start = COUNT_WIDTH if self._block.shape[1] == COUNT_WIDTH + width else VALUE_WIDTH
+        return self._block[:, start + part * width : start + (part + 1) * width]
+
+
+_MOMENTS: dict[Sums, type[_BlockMoments]] = {
+    Sums.NONE: _BlockMoments,
+    Sums.OF_KEYS: _KeyMoments,
+    Sums.OF_DRAWS: _StrataMoments,
+}
 
 
 def _ends(shown: pa.Array, ends: Interval, sample: _Sample, kind: pa.DataType) -> list[pa.Array]:

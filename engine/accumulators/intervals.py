@@ -46,6 +46,11 @@ class Moments:
         with np.errstate(all="ignore"):
             return Moments(self.s2 / scale**2, self.s3 / scale**3, self.t3 / scale**3, self.f4 / scale**4)
 
+    def where(self, wanted: Mask, others: "Moments") -> "Moments":
+        """Return these moments where wanted, else the others."""
+        pairs = ((self.s2, others.s2), (self.s3, others.s3), (self.t3, others.t3), (self.f4, others.f4))
+        return Moments(*(np.where(wanted, mine, other) for mine, other in pairs))
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

@@ -19,6 +19,7 @@ from penstock.model.connectors import RawRecord
 from penstock.model.dead_letters import DEAD_LETTER, LETTER_FIELDS
 from penstock.model.errors import BadRecordError, PenstockError
 from penstock.model.job_graph import JobGraph
+from penstock.model.result_columns import is_hidden
 from penstock.model.sampling import STEP
 from penstock.model.source_location import innermost_user_line
 from penstock.state.files.private_files import append_private, make_private_folder
@@ -247,8 +248,9 @@ def _decoded(raw: bytes) -> str | None:
 
 def _encoded(rows: pa.RecordBatch) -> list[bytes]:
     """Return rows as users know them, as JSON text."""
-    last = rows.num_columns - 1
-    return encode_rows(rows.remove_column(last) if rows.schema.names[last] == STEP.name else rows)
+    names = rows.schema.names
+    shown = [name for name in names if name != STEP.name and not is_hidden(name)]
+    return encode_rows(rows if shown == names else rows.select(shown))
 
 
 def _first_row(rows: pa.RecordBatch, errors: Sequence[str]) -> RawRecord:

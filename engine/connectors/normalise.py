@@ -3,6 +3,8 @@
 Called by the source head for what readers return, and by operators and sources for what users hand in.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -12,8 +14,10 @@ from penstock.engine.connectors.text.row_text import encode_rows
 from penstock.engine.connectors.time_range import ahead_error, raw_times, time_error, times_after, unusable_times
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import SchemaError
-from penstock.model.sampling import STEP
 from penstock.model.schema import normal_field
+
+HiddenColumns = Sequence[tuple[pa.Field, pa.Array]]
+"""Columns that no user sees."""
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -33,13 +37,13 @@ class Normaliser:
         rows: pa.RecordBatch,
         latest_us: int | None = None,
         chosen: NDArray[np.bool_] | None = None,
-        steps: pa.Array | None = None,
+        hidden: HiddenColumns = (),
     ) -> tuple[pa.RecordBatch, list[RawRecord]]:
         """Return the rows in normal types, and those without a usable event time as JSON text.
 
         No event time may be after ``latest_us``, if that is given. The rows are those that were
-        ``chosen`` of more (None: all), which count as seen. With ``steps``, one of each row, their last column is
-        `STEP`.
+        ``chosen`` of more (None: all), which count as seen. Columns that are ``hidden``, with a value for each row,
+        follow behind their own.
 
         Raises:
             SchemaError: the rows do not have the columns of the source's schema, or other types.
@@ -48,18 +52,18 @@ class Normaliser:
         first_row = self.rows
         self.rows += rows.num_rows if chosen is None else len(chosen)
         if self._time is None or not rows.num_rows:
-            return _with_steps(rows, steps), []
+            return _with_hidden(rows, hidden), []
         times = rows.column(self._time)
         bad = unusable_times(times)
         ahead = None if latest_us is None else times_after(times, latest_us)
         if bad is None and ahead is None:
-            return _with_steps(rows, steps), []
+            return _with_hidden(rows, hidden), []
         none = np.zeros(rows.num_rows, np.bool_)
         bad, ahead = none if bad is None else bad, none if ahead is None else ahead
         places = np.arange(rows.num_rows) if chosen is None else np.flatnonzero(chosen)
         good = pa.array(~(bad | ahead))
         records = _rejected(rows, bad, ahead & ~bad, self._time, first_row + places)
-        return _with_steps(rows, steps).filter(good), records
+        return _with_hidden(rows, hidden).filter(good), records
 
     def usable_time(self, rows: pa.RecordBatch, latest_us: int | None) -> pa.RecordBatch | None:
         """Return the event time column of rows in its normal type, None if one of their times cannot be used."""
@@ -86,8 +90,10 @@ def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_column(rows, field) for field in fields], schema=fields)
 
 
-def _with_steps(rows: pa.RecordBatch, steps: pa.Array | None) -> pa.RecordBatch:
-    return rows if steps is None else rows.append_column(STEP, steps)
+def _with_hidden(rows: pa.RecordBatch, hidden: HiddenColumns) -> pa.RecordBatch:
+    for field, column in hidden:
+        rows = rows.append_column(field, column)
+    return rows
 
 
 def _rejected(

@@ -162,6 +162,7 @@ class Builder:
                 self._services.sampling_seed,
                 branches_behind(self._graph.graph, node.id),
                 key_samplers_behind(self._graph.graph, node.id),
+                spec.strata,
             ),
             SourceStart(
                 partitions[index :: task.parallelism],

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.contract import Clock, DeadLetters, RowCounters, asleep
-from penstock.engine.core.elements import END_OF_TIME_US, Element, EndOfStream, Sic
+from penstock.engine.core.elements import END_OF_TIME_US, NO_ROWS, Batch, Element, EndOfStream, Sic
 from penstock.engine.dataflow.gathered_rows import GatheredRows
 from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
@@ -260,8 +260,9 @@ class SourceHead:
         if self._keep is None:
             return
         if partition.sample is None:
-            log = partition_log(self.name, self._source, partition.name)
-            partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock)
+            strata = self._stream.strata
+            log = partition_log(self.name, self._source, partition.name, strata)
+            partition.sample = PartitionSample(self._stream.seed, partition.name, log, self._clock, strata)
             partition.reader.sample_by(partition.sample)
         sample = partition.sample
         sample.keep, sample.branches = self._keep, self._branches
@@ -332,7 +333,9 @@ class SourceHead:
         """Let gathered rows go, if it is time, and behind them the watermark."""
         yield from self._flush(now_ns, force=force)
         if not self._gathered.rows:
-            yield from self._watermark.advance(self._partitions, now_ns)
+            for element in self._watermark.advance(self._partitions, now_ns):
+                yield from self._lost()
+                yield element
 
     def _flush(self, now_ns: int, *, force: bool) -> Iterator[Element]:
         batches = self._gathered.leave(now_ns, force=force)
@@ -342,8 +345,14 @@ class SourceHead:
 
     def _finish(self, end: EndOfStream) -> Iterator[Element]:
         yield from self._flush(0, force=True)
+        yield from self._lost()
         self.ended = True
         yield end
+
+    def _lost(self) -> Iterator[Element]:
+        """Let what was dropped be known behind, if no row has taken it along."""
+        if self.sic is not None and self.sic.has_lost():
+            yield Batch(NO_ROWS, sic=self.sic.take())
 
     def _rates_of(self, partition: Partition, read: Read) -> tuple[float, bytes, bytes]:
         """Return the keep rate of the rows of a read, and the steps that go on at branches and samplers of keys.

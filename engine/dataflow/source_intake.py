@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.connectors.normalise import HiddenColumns
 from penstock.engine.core.contract import Clock, DeadLetters, RawRecord, RowCounters
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.core.event_time import event_times_us
@@ -15,7 +16,7 @@ from penstock.engine.restore.source_positions import closed_before
 from penstock.model.columns import Bools
 from penstock.model.connectors import Read
 from penstock.model.errors import BugError, UserError
-from penstock.model.sampling import Sampled
+from penstock.model.sampling import DRAW_FIELD, STEP, Sampled
 from penstock.model.schema import TimeColumn
 
 
@@ -47,8 +48,7 @@ class SourceIntake:
         elif partition.sample is not None and rows is not None and rows.num_rows:
             rows, chosen, sampled = self._sample(partition, partition.sample, rows)
         if rows is not None and (rows.num_rows or chosen is not None):
-            steps = None if sampled is None else self._steps(partition, sampled)
-            good = self._normalised(partition, rows, chosen, steps)
+            good = self._normalised(partition, rows, chosen, self._hidden(partition, rows, sampled))
         if sampled is not None:
             self._take_shed(partition, sampled, alone=good is None)
         if read.rejected:
@@ -74,28 +74,43 @@ class SourceIntake:
         numbers = np.arange(start, stop)
         chosen, branches = sample.chosen(numbers), sample.branches
         if chosen is None:
-            return rows, None, Sampled(sample.keep, start, stop, branches=branches, offsets=numbers)
+            return rows, None, Sampled(sample.keep, start, stop, branches=branches, offsets=numbers, drawn=sample.drawn)
         dropped, dated = np.flatnonzero(~chosen), None
         if dropped.size and self._stream.time is not None and sample.wants_time():
             dated = rows.slice(int(dropped[-1]), 1)
-        sampled = Sampled(sample.keep, start, stop, int(dropped.size), dated, branches, numbers[chosen])
+        drawn = None if sample.drawn is None else sample.drawn.where(chosen)
+        sampled = Sampled(sample.keep, start, stop, int(dropped.size), dated, branches, numbers[chosen], drawn)
         return rows.filter(pa.array(chosen)), chosen, sampled
 
-    def _steps(self, partition: Partition, sampled: Sampled) -> pa.Array | None:
-        """Return the step of each row of a read, None if no branch needs to know."""
-        if partition.sample is None or not any(name in sampled.branches for name in self._stream.branches):
-            return None
-        if sampled.offsets is None:
+    def _hidden(self, partition: Partition, rows: pa.RecordBatch, sampled: Sampled | None) -> HiddenColumns:
+        """Return the columns behind the rows of a read: what records drew, of a source with strata, and their steps.
+
+        No steps are told if no branch needs to know.
+        """
+        hidden: list[tuple[pa.Field, pa.Array]] = []
+        drawn = None if sampled is None else sampled.drawn
+        if self._stream.strata is not None:
+            steps = np.zeros(rows.num_rows, np.uint8) if drawn is None else drawn.steps
+            hidden.append((DRAW_FIELD, pa.array(steps)))
+        sample = partition.sample
+        if sampled is None or sample is None or not any(name in sampled.branches for name in self._stream.branches):
+            return hidden
+        if drawn is not None:
+            return [*hidden, (STEP, pa.array(drawn.steps))]
+        if sampled.offsets is None or self._stream.strata is not None:
             raise BugError(
                 f"the reader of {partition.name!r} knows rates of branches, but not which offset a row is of"
             )
-        return pa.array(partition.sample.steps(sampled.offsets))
+        return [*hidden, (STEP, pa.array(sample.steps(sampled.offsets)))]
 
     def _take_shed(self, partition: Partition, sampled: Sampled, *, alone: bool) -> None:
         """Count what was dropped, log what held, and let the watermark come past it; ``alone``: no row came with it."""
         if partition.sample is not None:
             by_sic = partition.admissions is not None
-            partition.sample.log.add(sampled.start, sampled.stop, sampled.keep, sampled.branches, sic=by_sic)
+            since = None if sampled.drawn is None else sampled.drawn.since
+            partition.sample.log.add(
+                sampled.start, sampled.stop, sampled.keep, sampled.branches, sic=by_sic, since=since
+            )
         self._counters.rows_in += sampled.shed
         self._counters.shed += sampled.shed
         time = self._stream.time
@@ -110,13 +125,13 @@ class SourceIntake:
                 partition.began_us = began_us
 
     def _normalised(
-        self, partition: Partition, rows: pa.RecordBatch, chosen: Bools | None, steps: pa.Array | None
+        self, partition: Partition, rows: pa.RecordBatch, chosen: Bools | None, hidden: HiddenColumns
     ) -> pa.RecordBatch | None:
         if self._closed:
             raise UserError(closed_before(self._stream.name))
         partition.is_live = True
         self._counters.rows_in += rows.num_rows
-        good, rejected = partition.normaliser.normalise(rows, self._latest_us(), chosen, steps)
+        good, rejected = partition.normaliser.normalise(rows, self._latest_us(), chosen, hidden)
         if rejected:
             self._reject(rejected)
         if not good.num_rows:

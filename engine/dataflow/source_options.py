@@ -7,6 +7,7 @@ from typing import Any
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
 from penstock.model.connectors import Source
 from penstock.model.schema import TimeColumn
+from penstock.model.strata import Strata
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class SourceStream:
 
     Its watermark is ``delay_us`` behind the greatest event time seen. Rows that are more than ``max_ahead_us`` ahead of
     the clock are bad, and say nothing of the watermark; None: none is. ``seed`` is that of samples. ``branches`` and
-    ``keys`` are the names of branches and of samplers of keys behind it, by their numbers.
+    ``keys`` are the names of branches and of samplers of keys behind it, by their numbers. ``strata``: those by which
+    records draw their steps, which rows say then (`DRAW_FIELD`).
     """
 
     name: str
@@ -26,6 +28,7 @@ class SourceStream:
     seed: int = 0
     branches: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    strata: Strata | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from penstock.engine.operators.sink import LOOK_NS
 from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates
 
@@ -89,6 +90,8 @@ class EmbeddedAttempt:
         self._plan, self._options, self._clock, self._control = plan, options, context.clock, control
         self._checkpoints = checkpoints = context.checkpoints
         self._shed, self._take_stretches = context.shed, context.take_stretches
+        self._routes, self._routed = context.routes, 0
+        context.routes.open(context.resources, plan.name)
         self._memory, self._told_memory = context.memory, context.memory.wanted
         self._log_ns = 0
         self._bad_records = options.bad_records or BadRecords()
@@ -212,9 +215,9 @@ class EmbeddedAttempt:
         self._shed.rates = rates
         self.build.set_keep(rates)
 
-    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Return that it cannot: instances here come and go with a new attempt alone."""
-        return False
+        return None
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
@@ -233,11 +236,17 @@ class EmbeddedAttempt:
         """Return {}: there is this process alone."""
         return {}
 
+    def _route(self, build: Build) -> None:
+        """Let rows that may go to any instance go as it was asked for."""
+        self._routed = self._routes.version
+        build.set_routes(self._routes.of(self._plan.graph))
+
     def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> None:
         """Let instances that were built run from the next step on."""
         self.at_end = False
         if self._shed.rates is not None:
             part.set_keep(self._shed.rates)
+        self._route(part)
         if self._checkpoints is not None:
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
         self._bad_records.began(read_decided(part))
@@ -250,6 +259,8 @@ class EmbeddedAttempt:
             rates = None if self._control is None else self._control.look(self.build)
             if rates is not None:
                 self.set_keep(rates)
+            if self._routed != self._routes.version:
+                self._route(self.build)
             if self._memory.wanted is not self._told_memory:
                 self._told_memory = self._memory.wanted
                 self.build.set_memory(self._told_memory)

@@ -22,6 +22,7 @@ from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
+from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.moves.live_changes import LiveChange
@@ -68,8 +69,9 @@ class AttemptContext:
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
     ``shed`` has the keep rates that were set last, ``limits`` those of queries and ``memory`` that of operators as
     they were changed, ``moves`` what is to move, ``rescales`` which operators are to have other numbers of instances,
-    ``managers`` which task managers are to come or go. Without checkpoints ``take_stretches`` takes what was kept, once
-    a second and before `Attempt.finish` returns.
+    ``managers`` which task managers are to come or go, ``routes`` who gets how much of rows that may go to any
+    instance. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish`
+    returns.
     """
 
     clock: Clock
@@ -86,6 +88,7 @@ class AttemptContext:
     moves: MoveOrders = field(default_factory=MoveOrders)
     rescales: RescaleOrders = field(default_factory=RescaleOrders)
     managers: ManagerOrders = field(default_factory=ManagerOrders)
+    routes: RouteOrders = field(default_factory=RouteOrders)
     take_stretches: Callable[[Sequence[Stretch]], None] = _log_nothing
 
 
@@ -162,11 +165,12 @@ class Attempt(CheckpointPort, Protocol):
             BugError: a rate is of nothing that may be shed, or out of its range, or of a branch.
         """
 
-    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
-        """Begin to come to another plan while all runs; False: it cannot, and all must begin anew.
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin to come to another plan while all runs, and return it; None: it cannot, and all must begin anew.
 
-        By the thread that runs the attempt, which ``done`` is called by at the end. Tasks that are taken down before it
-        begin anew by the plan that it leads to, and ``done`` is not called.
+        Without ``change`` it is one with instances at all task managers that have come. By the thread that runs the
+        attempt, which ``done`` is called by at the end. Tasks that are taken down before it begin anew by the plan that
+        it leads to, and ``done`` is not called.
         """
 
     def metrics(self) -> JobMetrics:

@@ -11,7 +11,7 @@ from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.contract import Clock
 from penstock.engine.jobs.attempt import Attempt, JobPlan, LiveDone
 from penstock.engine.jobs.rescale_orders import AskedRescale, RescaleOrders, RescaleSummary
-from penstock.engine.moves.live_changes import LiveChange, live_change
+from penstock.engine.moves.live_changes import live_change
 from penstock.engine.plan.planner import lies_by_key
 from penstock.engine.plan.recut import instances_by_name, recut
 from penstock.engine.restore.key_group_owners import Noted, owner_tables
@@ -195,15 +195,24 @@ class Rescaling:
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
-        order = _Order(asked, self._graph, after, self._session.begun, self._clock.monotonic_ns())
-        self._order = order
-        change = live_change(order.before, order.after)
-        if isinstance(change, LiveChange) and attempt is not None and attempt.change_live(change, self._done_live):
-            asked.state, order.live = "moving", True
-            self._come_to(after)
-            return
+        change = live_change(self._graph, after) if asked.parallelism else None
+        if attempt is not None and not isinstance(change, str):
+            live = attempt.change_live(change, self._done_live)
+            if live is not None:
+                self._begin_live(asked, live)
+                return
+        self._order = self._ordered(asked, after)
         asked.state = "checkpointing"
         self._session.request()
+
+    def _begin_live(self, asked: AskedRescale, after: ExecutionGraph) -> None:
+        asked.state = "moving"
+        self._order = self._ordered(asked, after)
+        self._order.live = True
+        self._come_to(after)
+
+    def _ordered(self, asked: AskedRescale, after: ExecutionGraph) -> _Order:
+        return _Order(asked, self._graph, after, self._session.begun, self._clock.monotonic_ns())
 
     def _done_live(self, done: LiveDone) -> None:
         order, self._order = self._order, None

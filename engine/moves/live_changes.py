@@ -1,6 +1,6 @@
 """Changes of parallelism that a job can come to while it runs, and in which steps. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,10 +66,12 @@ class LiveChange:
         more = {task.id for task, was in zip(self.wide.tasks, self.before.tasks, strict=True) if task != was}
         return tuple(region for region in regions(self.before) if not region.isdisjoint(more))
 
-    def moves(self, owners: Mapping[TaskId, Owners]) -> list[tuple[TaskId, Groups]]:
+    def moves(
+        self, owners: Mapping[TaskId, Owners], weights: Mapping[TaskId, Sequence[float]] | None = None
+    ) -> list[tuple[TaskId, Groups]]:
         """Return which key groups are to move, by the first of the tasks that move together: the fewest that even out.
 
-        Each group has its number, its giver and its taker.
+        Each group has its number, its giver and its taker. ``weights`` are those of the instances of each task.
         """
         count, wanted = {task.id: task.parallelism for task in self.after.tasks}, []
         for tasks in coupled_tasks(self.after):
@@ -77,7 +79,7 @@ class LiveChange:
             changed = any(item != was for item, was in _pairs(self.after, self.before) if item.id in tasks)
             if not changed or not any(_is_keyed(self.after, item) for item in self.after.tasks if item.id in tasks):
                 continue
-            had, table = owners[lead], reassign(owners[lead], count[lead])
+            had, table = owners[lead], reassign(owners[lead], count[lead], (weights or {}).get(lead))
             moving = np.flatnonzero(table != had)
             wanted.append((lead, tuple((int(group), int(had[group]), int(table[group])) for group in moving)))
         return wanted

@@ -10,6 +10,8 @@ from penstock.engine.operators.select import Pass
 from penstock.model.durations import format_microseconds
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorNode, SourceSpec
+from penstock.model.result_columns import is_hidden
+from penstock.model.sampling import DRAW_FIELD
 from penstock.model.schema import StreamSchema
 
 
@@ -21,8 +23,10 @@ class SourceDescriptor(OperatorDescriptor[SourceSpec]):
     needs_time = False
 
     def outputs(self, spec: SourceSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the schema of what is read."""
-        return {MAIN: inputs[0]}
+        """Return the schema of what is read; with strata rows say what their records drew."""
+        if spec.strata is None:
+            return {MAIN: inputs[0]}
+        return {MAIN: replace(inputs[0], fields=inputs[0].fields.append(DRAW_FIELD))}
 
     def make(self, spec: SourceSpec, inputs: Sequence[StreamSchema], name: str) -> Pass:
         """Return a fresh operator."""
@@ -37,7 +41,7 @@ class SourceDescriptor(OperatorDescriptor[SourceSpec]):
     def words(self, spec: SourceSpec, node: OperatorNode) -> Words:
         """Say what is read, which columns, and how event time comes about."""
         schema = node.outputs[MAIN]
-        details: list[Detail] = [("columns", ", ".join(schema.fields.names))]
+        details: list[Detail] = [("columns", ", ".join(name for name in schema.fields.names if not is_hidden(name)))]
         predicate = getattr(spec.source, "predicate", None)
         if isinstance(predicate, Expr):
             details.append(("pushed down", expression_text(predicate)))

@@ -1,4 +1,4 @@
-"""Where rows of a sample of keys say which of them are of one key: from joins to the aggregates over them. Pure."""
+"""Where rows of a sample say how they were drawn: from joins and sources to the aggregates over them. Pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -21,15 +21,18 @@ def with_buckets(
         spec = descriptor_of(node.spec).with_buckets(node.spec)
         if spec is None or not any(may_be_sampled(graph, node, port) for port in range(len(node.inputs))):
             continue
-        ways = _ways(graph, node, shown)
+        ways = ways_to_aggregates(graph, node, shown)
         if ways is not None:
             joins[node.id] = spec
             bearers |= ways
     return joins, frozenset(bearers)
 
 
-def _ways(graph: JobGraph, node: OperatorNode, shown: Collection[OperatorId]) -> set[OperatorId] | None:
-    """Return what stands between an operator and aggregates that are shown; None: there is no way to one."""
+def ways_to_aggregates(graph: JobGraph, node: OperatorNode, shown: Collection[OperatorId]) -> set[OperatorId] | None:
+    """Return what stands between an operator and aggregates that are shown; None: there is no way to one.
+
+    What stands there carries hidden columns of the operator's rows.
+    """
     ways: set[OperatorId] | None = None
     for consumer, port in graph.consumers(node.id):
         if not brings_rows(consumer.inputs[port]):
@@ -37,7 +40,7 @@ def _ways(graph: JobGraph, node: OperatorNode, shown: Collection[OperatorId]) ->
         if descriptor_of(consumer.spec).estimates:
             found = set[OperatorId]() if consumer.id in shown else None
         elif carries_buckets(consumer):
-            further = _ways(graph, consumer, shown)
+            further = ways_to_aggregates(graph, consumer, shown)
             found = None if further is None else {consumer.id, *further}
         else:
             found = None

@@ -13,6 +13,7 @@ from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.bucket_ways import with_buckets
 from penstock.engine.plan.max_errors import check_max_errors, confidences
 from penstock.engine.plan.schemas import output_schemas
+from penstock.engine.plan.strata import wants_strata, with_strata
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
 from penstock.model.expression_functions import when
@@ -30,8 +31,8 @@ from penstock.model.job_graph import (
 from penstock.model.result_columns import (
     ACCURACY,
     BIASED,
-    BUCKET,
     QUALITY,
+    SAMPLE,
     certified_of,
     hidden_of,
     high_of,
@@ -55,13 +56,15 @@ def with_estimates(graph: JobGraph) -> JobGraph:
     under_contract = [
         node.id for node in graph.operators.values() if isinstance(node.spec, SinkSpec) and node.spec.under_contract
     ]
-    if not under_contract:
+    if not under_contract and not wants_strata(graph):
         return graph
     check_max_errors(graph)
     graph = _confident(graph)
     upstream = graph.upstream(under_contract)
     carriers = _carriers(graph)
     joins, bearers = with_buckets(graph, carriers)
+    graph, of_strata = with_strata(graph, carriers)
+    bearers |= of_strata
     rebuilt = JobGraph()
     for node in graph.operators.values():
         if node.id in carriers | bearers:
@@ -169,7 +172,7 @@ def _judged(graph: JobGraph, node: OperatorNode) -> tuple[Input, ...]:
     exact = col(ACCURACY) >= 1.0
     columns: dict[str, Expr] = {name: col(name) for name in names}
     for name in filter(is_hidden, names):
-        columns[name] = col(name) if name in (*QUALITY, BUCKET) else when(exact).then(col(name)).otherwise(None)
+        columns[name] = col(name) if name in (*QUALITY, *SAMPLE) else when(exact).then(col(name)).otherwise(None)
     columns[BIASED] = col(BIASED) | ~exact
     return (_projected(graph, node, 0, list(columns.items())),)
 
@@ -192,7 +195,7 @@ def _alike(graph: JobGraph, node: OperatorNode) -> tuple[Input, ...]:
     users = node.outputs[MAIN].fields.names
     estimated = [name for name in users if all(low_of(name) in names for names in made)]
     # Rows that are none of the sample have no bucket.
-    told = [name for name in made[0] if name != BUCKET]
+    told = [name for name in made[0] if name not in SAMPLE]
     hidden = [new for new, _ in hidden_of([(name, name) for name in estimated], told)]
     exact: dict[str, Expr] = {ACCURACY: lit(1.0), BIASED: lit(False)}
     exact |= {of(name): col(name) for name in estimated for of in (low_of, high_of)}

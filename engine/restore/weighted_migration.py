@@ -41,13 +41,14 @@ def with_weighted(
     before = kept.flatten().to_numpy().reshape(count, -1) if count else np.zeros((0, HEADER))
     vectors = np.zeros((count, aggregation.estimates.width))
     vectors[:, :HEADER] = before[:, :HEADER]
-    for item in now:
+    for item, block in zip(now, aggregation.estimates.blocks, strict=True):
         match = matches[item.name]
-        if item.weighted is None or match is None or match.weighted is None:
+        if item.weighted is None or match is None or match.weighted is None or block is None:
             continue
         (start, end), (first, last) = item.weighted, match.weighted
-        if end - start == last - first:
-            vectors[:, start:end] = before[:, first:last]
+        # Of rows that were dropped in another way the moments are the same, and what follows them is not.
+        count = end - start if end - start == last - first else block.rows - block.start
+        vectors[:, start : start + count] = before[:, first : first + count]
     offsets = np.zeros(rows.num_rows + 1, np.int32)
     np.cumsum(written * vectors.shape[1], out=offsets[1:])
     cells = pa.ListArray.from_arrays(pa.array(offsets), pa.array(vectors.ravel()), mask=pa.array(~written))

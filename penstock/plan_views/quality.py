@@ -13,7 +13,9 @@ from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.plan.shedding_points import SheddingPoints, branch_above, shedding_points
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import AggregateSpec, BranchSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
-from penstock.model.result_columns import ACCURACY, BUCKET, is_hidden
+from penstock.model.result_columns import ACCURACY, BUCKET, DRAW, is_hidden
+
+_STRATA = {"partition": "partition", "key": "message key of a partition"}
 
 
 def quality_details(graph: JobGraph) -> Mapping[OperatorId, tuple[Detail, ...]]:
@@ -29,13 +31,16 @@ def _details(graph: JobGraph, points: SheddingPoints, node: OperatorNode) -> Ite
     shedding: list[str] = []
     if isinstance(spec, SourceSpec):
         shedding.append(_of_source(points, node.name))
+        if spec.strata is not None and node.name in points.sources:
+            shedding.append(f"an even share of each {_STRATA[spec.strata]}")
     elif isinstance(spec, BranchSpec) and spec.number is not None:
         minimum = points.branches.get(spec.edge)
         shedding.append("never, as its source" if minimum is None else f"down to {minimum:g}")
     elif any(_has_sampler(node, port) for port in range(len(node.inputs))):
         shedding.append(_of_keys(graph, points, node))
     elif isinstance(spec, AggregateSpec) and spec.estimates:
-        shedding += _of_results(spec, over_estimates=_are_estimates(graph, node))
+        in_strata = DRAW in graph[node.inputs[0].operator].outputs[node.inputs[0].output].fields.names
+        shedding += _of_results(spec, over_estimates=_are_estimates(graph, node), in_strata=in_strata)
     if shedding:
         yield "shedding", "; ".join(shedding)
     if isinstance(spec, SinkSpec) and spec.shows_quality:
@@ -84,7 +89,7 @@ def _are_estimates(graph: JobGraph, node: OperatorNode) -> bool:
     return ACCURACY in names and BUCKET not in names
 
 
-def _of_results(spec: AggregateSpec, *, over_estimates: bool) -> Iterator[str]:
+def _of_results(spec: AggregateSpec, *, over_estimates: bool, in_strata: bool) -> Iterator[str]:
     """Yield which aggregates are estimates of all rows, and which say something of the kept rows alone."""
     if over_estimates:
         yield "biased, being made of estimates"
@@ -93,6 +98,6 @@ def _of_results(spec: AggregateSpec, *, over_estimates: bool) -> Iterator[str]:
     for name, call in spec.aggregates:
         names[has_interval(spec, call)].append(name)
     if names[True]:
-        yield f"{', '.join(names[True])} estimated, with an interval"
+        yield f"{', '.join(names[True])} estimated, with an interval{' of strata' if in_strata else ''}"
     if names[False]:
         yield f"{', '.join(names[False])} biased"

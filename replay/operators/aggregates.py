@@ -22,6 +22,8 @@ from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
 from penstock.replay.operators.closing import ROWS, closing_of
 from penstock.replay.operators.estimates import (
+    drawn_rows,
+    draws_of,
     estimate_sql,
     interval_sums,
     result_columns,
@@ -30,7 +32,7 @@ from penstock.replay.operators.estimates import (
     with_intervals,
 )
 from penstock.replay.operators.grouped import ByKey, Waits, final, run_by_key, waits_for_windows
-from penstock.replay.operators.interval_ends import with_ends
+from penstock.replay.operators.interval_ends import IntervalCall, with_ends
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
 from penstock.replay.operators.windows import WindowedRows, in_windows, window_columns
 from penstock.replay.sample_columns import KEEP
@@ -81,7 +83,9 @@ class AggregateForm(SparkForm[AggregateSpec]):
             for index, call in enumerate(prepared.calls)
         }
         of_results = result_columns(spec, frame, context)
-        results |= of_results | (interval_sums(spec, frame, prepared.calls) if context.estimates else {})
+        results |= of_results
+        drawn = drawn_rows(spec, frame, prepared.calls) if context.estimates else {}
+        results |= (interval_sums(spec, frame, prepared.calls) | drawn) if context.estimates else {}
         if windowed.bounds is not None:
             results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
         groups = [*names, *windowed.groups]
@@ -94,7 +98,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
         columns |= {name: quoted(name) for name in hidden.names}
         intervals = with_intervals(spec, frame) if context.estimates else ()
         if intervals:
-            grouped = _with_ends(grouped, spec, intervals, context.confidence)
+            grouped = _with_ends(grouped, spec, intervals, context.confidence, drawn=bool(drawn))
         return {MAIN: shown(grouped, columns, pa.schema([*fields, *hidden]))}
 
     def row_keys(self, spec: AggregateSpec, node: OperatorNode) -> tuple[str, ...]:
@@ -118,10 +122,15 @@ def _grouped(windowed: WindowedRows, groups: Sequence[str], results: dict[str, s
     return grouped if groups else grouped.filter(f"{quoted(ROWS)} > 0")
 
 
-def _with_ends(grouped: DataFrame, spec: AggregateSpec, intervals: Sequence[str], confidence: float) -> DataFrame:
-    """Return groups with the ends of the intervals of these aggregates."""
-    aggregates = enumerate(spec.aggregates)
-    called = [(name, call.function, sums_of(index)) for index, (name, call) in aggregates if name in intervals]
+def _with_ends(
+    grouped: DataFrame, spec: AggregateSpec, intervals: Sequence[str], confidence: float, *, drawn: bool
+) -> DataFrame:
+    """Return groups with the ends of the intervals of these aggregates; ``drawn``: their rows drew by strata."""
+    called = [
+        IntervalCall(name, call.function, sums_of(index), draws_of(index) if drawn else None)
+        for index, (name, call) in enumerate(spec.aggregates)
+        if name in intervals
+    ]
     schema = StructType([*grouped.schema.fields])
     for name in intervals:
         schema = schema.add(low_of(name), DoubleType()).add(high_of(name), DoubleType())

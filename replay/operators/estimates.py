@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from penstock.engine.accumulators.estimates import ESTIMATED
 from penstock.engine.operators.aggregates.estimate_schema import has_interval
 from penstock.model.job_graph import AggregateSpec
-from penstock.model.result_columns import ACCURACY, BIASED, certified_of, high_of, low_of
+from penstock.model.result_columns import ACCURACY, BIASED, DRAW, certified_of, high_of, low_of
 from penstock.model.windows import Count, Session
 from penstock.replay.frames import Frame, ReplayContext
 from penstock.replay.operators.aggregate_sql import PreparedCall, aggregate_sql
@@ -66,6 +66,24 @@ def interval_sums(spec: AggregateSpec, frame: Frame, prepared: Sequence[Prepared
     }
 
 
+def draws_of(index: int) -> str:
+    """Return the column with what the rows of an aggregate have drawn."""
+    return f"$draws{index}"
+
+
+def drawn_rows(spec: AggregateSpec, frame: Frame, prepared: Sequence[PreparedCall]) -> dict[str, str]:
+    """Return lists of the rows below keep 1 of aggregates, where their records drew by strata: step, keep and value."""
+    names = with_intervals(spec, frame) if DRAW in frame.hidden.names else []
+    lists = {}
+    for index, call in enumerate(prepared):
+        if call.name in names:
+            row = f"named_struct('step', {quoted(DRAW)}, 'keep', {quoted(KEEP)}, 'x', {_value(call)})"
+            lists[draws_of(index)] = (
+                f"collect_list(CASE WHEN ({_condition(call)}) AND {quoted(KEEP)} < 1.0D THEN {row} END)"
+            )
+    return lists
+
+
 def sums_of(index: int) -> str:
     """Return the column with the sums of an aggregate; a name with a dot is none to `mapInArrow`."""
     return f"$sums{index}"
@@ -73,7 +91,7 @@ def sums_of(index: int) -> str:
 
 def _sums(call: PreparedCall) -> dict[str, str]:
     condition = _condition(call)
-    x = f"CAST({quoted(call.values[0])} AS DOUBLE)" if call.values and call.call.function != "count" else "1.0D"
+    x = _value(call)
     shed = f"({condition}) AND {quoted(KEEP)} < 1.0D"
     sums = {
         "exact": f"count_if(({condition}) AND {quoted(KEEP)} = 1.0D)",
@@ -87,6 +105,11 @@ def _sums(call: PreparedCall) -> dict[str, str]:
             factor = "" if power == 0 or x == "1.0D" else f" * pow({x}, {power})"
             sums[f"{of}{power}"] = f"sum(CASE WHEN {shed} THEN {scale}{factor} END)"
     return sums
+
+
+def _value(call: PreparedCall) -> str:
+    """Return what an aggregate adds up of a row."""
+    return f"CAST({quoted(call.values[0])} AS DOUBLE)" if call.values and call.call.function != "count" else "1.0D"
 
 
 def _struct(columns: dict[str, str]) -> str:

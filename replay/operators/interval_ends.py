@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.replay.operators.strata_moments import Moments, moments_of_draws
+
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -49,11 +51,32 @@ class Ends:
     certified: Flags
 
 
-def ends_of(function: str, group: dict[str, Doubles], sums: dict[str, Doubles], confidence: float) -> Ends:
-    """Return the intervals of a count, sum or mean over a sample of rows; ``group`` and ``sums`` as `GROUP`, `SUMS`."""
+@dataclass(frozen=True, slots=True)
+class IntervalCall:
+    """An aggregate with intervals: its name, its function, and the columns with its sums and with what rows drew."""
+
+    name: str
+    function: str
+    sums: str
+    draws: str | None = None
+
+
+def ends_of(
+    function: str,
+    group: dict[str, Doubles],
+    sums: dict[str, Doubles],
+    confidence: float,
+    draws: pa.ListArray | None = None,
+) -> Ends:
+    """Return the intervals of a count, sum or mean over a sample of rows; ``group`` and ``sums`` as `GROUP`, `SUMS`.
+
+    ``draws``: the rows below keep 1, where their records drew steps by strata.
+    """
     with np.errstate(all="ignore"):
         rows = sums["exact"] + sums["w"]
         value, moments = _moments(function, rows, sums)
+        if draws is not None:
+            moments = moments_of_draws(function, draws, value, rows, sums["n"], moments)
         s2, s3, t3, f4 = moments
         weight = sums["t0"] / sums["s0"]
         effective = np.nan_to_num(sums["s0"] / (weight * (weight + 1.0)) * (1.0 + 1e-9))
@@ -70,23 +93,23 @@ def ends_of(function: str, group: dict[str, Doubles], sums: dict[str, Doubles], 
 
 
 def with_ends(
-    aggregates: Sequence[tuple[str, str, str]], confidence: float, names: tuple[Callable[[str], str], ...]
+    aggregates: Sequence[IntervalCall], confidence: float, names: tuple[Callable[[str], str], ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that adds ends to batches of groups; Spark's workers call it.
 
-    ``aggregates``: of each its name, its function and the column with its sums; ``names`` make those of low, high and
-    certified. The column ``$group`` has the sums of all rows.
+    ``names`` make those of low, high and certified. The column ``$group`` has the sums of all rows.
     """
 
     def add(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             group = _fields(batch.column("$group"), GROUP)
             result = batch
-            for name, function, column in aggregates:
-                ends = ends_of(function, group, _fields(batch.column(column), SUMS), confidence)
+            for call in aggregates:
+                draws = None if call.draws is None else batch.column(call.draws)
+                ends = ends_of(call.function, group, _fields(batch.column(call.sums), SUMS), confidence, draws)
                 missing = np.isnan(ends.low)
                 for of, values in zip(names, (ends.low, ends.high, ends.certified), strict=True):
-                    result = result.append_column(of(name), pa.array(values, mask=missing))
+                    result = result.append_column(of(call.name), pa.array(values, mask=missing))
             yield result
 
     return add
@@ -98,9 +121,7 @@ def _fields(column: pa.Array, names: Sequence[str]) -> dict[str, Doubles]:
     return {name: np.asarray(value, np.float64) for name, value in zip(names, values, strict=True)}
 
 
-def _moments(
-    function: str, rows: Doubles, sums: dict[str, Doubles]
-) -> tuple[Doubles, tuple[Doubles, Doubles, Doubles, Doubles]]:
+def _moments(function: str, rows: Doubles, sums: dict[str, Doubles]) -> tuple[Doubles, Moments]:
     """Return values and, over errors y of rows, the sums of S y^2, S y^3, T y^3 and F y^4."""
     s, t, f = ([sums[f"{of}{power}"] for power in range(count)] for of, count in (("s", 4), ("t", 4), ("f", 5)))
     if function == "count":

@@ -12,7 +12,7 @@ from sqlglot import exp
 from penstock.model.expression_functions import When, when
 from penstock.model.expressions import Expr, col, lit
 from penstock.model.job_graph import MAIN, FilterSpec, OperatorNode, ProjectSpec, SplitSpec, UnionSpec
-from penstock.model.result_columns import ACCURACY, BIASED
+from penstock.model.result_columns import ACCURACY, BIASED, DRAW
 from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.inexact import InexactColumns, check_exact, computed_column
 from penstock.replay.operators.expressions import projected, same, with_columns
@@ -134,8 +134,8 @@ class UnionForm(SparkForm[UnionSpec]):
         return {MAIN: reduce(lambda rows, more: rows.union(more), sides)}
 
     def hidden(self, spec: UnionSpec, inputs: Sequence[Frame], context: ReplayContext) -> pa.Schema:
-        """Return those of any input."""
-        return pa.schema({item.name: item for frame in inputs for item in frame.hidden}.values())
+        """Return those of any input; which rows were drawn together is lost where others come between."""
+        return pa.schema({item.name: item for frame in inputs for item in frame.hidden if item.name != DRAW}.values())
 
     def inexact(self, spec: UnionSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return what is known of any input."""
@@ -152,7 +152,7 @@ def _passed_on(spec: ProjectSpec, frame: Frame) -> Mapping[str, str]:
 
 def _with_all(frame: Frame, names: Sequence[str]) -> DataFrame:
     """Return rows with these columns; what no shedder stands in front of was kept whole."""
-    if not names[len(frame.schema.fields) :]:
+    if not names[len(frame.schema.fields) :] and not frame.hidden.names:
         return frame.rows
     known = frame.fields.names
     columns = [

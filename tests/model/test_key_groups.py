@@ -51,6 +51,14 @@ def test_three_to_four_moves_a_quarter():
     assert set(after[before != after].tolist()) == {3}
 
 
+def test_weights_say_how_much_each_has():
+    before = assign(128, 2)
+    after = reassign(before, 3, [0.5, 0.5, 1.0])
+    assert np.bincount(after).tolist() == [32, 32, 64]
+    assert (after != before).sum() == 64
+    assert np.bincount(reassign(after, 3, [1.0, 1.0, 1.0])).tolist() == [43, 43, 42]
+
+
 def test_one_less_moves_only_what_it_had():
     before = assign(120, 4)
     after = reassign(before, 3)

@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.queues import Taken
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader
 from penstock.model.errors import RetryableError
-from penstock.model.sampling import Sampled, Sampler
+from penstock.model.sampling import Drawn, Sampled, Sampler
 
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -32,7 +32,7 @@ class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
     ``topic_id`` tells the topic from a later one of the same name. ``end`` comes in old checkpoints only, where it was
     the bound of the run that took them; a later run has its own. ``keep`` is the keep rate of the rows that were read,
-    ``branches`` are those of branches that held for them.
+    ``branches`` are those of branches that held for them, ``step`` is what their record has drawn, if it drew.
     """
 
     offset: int
@@ -41,6 +41,7 @@ class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     end: int | None = None
     keep: float = 1.0
     branches: dict[str, float] = {}
+    step: int | None = None
 
     @property
     def logged(self) -> int:
@@ -73,7 +74,8 @@ class _Left:
     """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with.
 
     Behind them the position is at ``reached``. The offsets ``dropped`` between them were left out at the rate ``keep``,
-    ``dated`` has the event time of one of these; ``branches`` held for all of them.
+    ``dated`` has the event time of one of these; ``branches`` held for all of them. ``drawn``: what the messages have
+    drawn, if they drew.
     """
 
     messages: Messages
@@ -83,6 +85,7 @@ class _Left:
     branches: Mapping[str, float]
     dropped: NDArray[np.int64]
     dated: pa.RecordBatch | None
+    drawn: Drawn | None
     row: int = 0
     message: int = 0
 
@@ -94,9 +97,11 @@ class _Left:
         first, last = np.searchsorted(self.dropped, (start, stop))
         dated, self.dated = self.dated, None
         sampled = Sampled(self.keep, start, stop, int(last - first), dated, self.branches)
-        if not self.branches:
+        if not self.branches and self.drawn is None:
             return sampled
-        return replace(sampled, offsets=self.messages.offsets[self.decoded.row_of[self.row : end]])
+        messages = self.decoded.row_of[self.row : end]
+        drawn = None if self.drawn is None else Drawn(self.drawn.steps[messages], self.drawn.since)
+        return replace(sampled, offsets=self.messages.offsets[messages], drawn=drawn)
 
 
 class KafkaReader(Reader):
@@ -188,9 +193,10 @@ class KafkaReader(Reader):
             keep, branches = self._position.keep, self._position.branches
             after = messages.slice(1, len(messages)) if len(messages) > 1 else None
             messages = messages.slice(0, 1)
-            kept, dropped = messages, _NONE
+            kept, dropped, step = messages, _NONE, self._position.step
+            drawn = None if step is None else Drawn(np.array([step], np.uint8), self._position.offset)
         else:
-            kept, dropped = self._sample(messages)
+            kept, dropped, drawn = self._sample(messages)
         reached = int(messages.offsets[-1]) + 1
         if after is None:
             reached = max(reached, self._reached or 0)
@@ -199,12 +205,13 @@ class KafkaReader(Reader):
             start = self._position.offset
             self._move(reached)
             dated = self._date(messages, dropped)
-            return Read(ended=self.over, sampled=Sampled(keep, start, reached, len(dropped), dated, branches))
+            sampled = Sampled(keep, start, reached, len(dropped), dated, branches, drawn=drawn)
+            return Read(ended=self.over, sampled=sampled)
         # What cannot be decoded now is kept for the next time.
         decoded = self._maker.make(kept)
         dated = self._date(messages, dropped)
         row = self._rows_read(decoded)
-        self._left = _Left(kept, decoded, reached, keep, branches, dropped, dated, row)
+        self._left = _Left(kept, decoded, reached, keep, branches, dropped, dated, drawn, row)
         self._messages = after
         return None
 
@@ -227,14 +234,17 @@ class KafkaReader(Reader):
             return ENDED
         return NOTHING if self._feed.reachable() else Read(out_of_reach=True)
 
-    def _sample(self, messages: Messages) -> tuple[Messages, NDArray[np.int64]]:
-        """Return the messages that stay, and the offsets of the others."""
-        chosen = None if self._sampler is None else self._sampler.chosen(messages.offsets)
+    def _sample(self, messages: Messages) -> tuple[Messages, NDArray[np.int64], Drawn | None]:
+        """Return the messages that stay, the offsets of the others, and what those that stay have drawn."""
+        if self._sampler is None:
+            return messages, _NONE, None
+        chosen, drawn = self._sampler.chosen(messages.offsets, messages.keys), self._sampler.drawn
         if chosen is None:
-            return messages, _NONE
+            return messages, _NONE, drawn
+        drawn = None if drawn is None else drawn.where(chosen)
         if not chosen.any():
-            return messages.slice(0, 0), messages.offsets
-        return messages.where(chosen), messages.offsets[~chosen]
+            return messages.slice(0, 0), messages.offsets, drawn
+        return messages.where(chosen), messages.offsets[~chosen], drawn
 
     def _date(self, messages: Messages, dropped: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Decode the event time of the last of the messages at the offsets ``dropped``, if it is time to."""
@@ -242,10 +252,14 @@ class KafkaReader(Reader):
         if not len(dropped) or time is None or self._sampler is None or not self._sampler.wants_time():
             return None
         last = int(np.searchsorted(messages.offsets, dropped[-1]))
+        message, told_by = messages.slice(last, last + 1), self._maker.metadata.get(time)
+        if told_by is not None:
+            # Nothing of the message itself says it, so it need not be decoded.
+            return pa.RecordBatch.from_arrays([message.column(told_by)], [time])
         if self._dating is None:
             self._dating = self._maker.restrict([time])
         try:
-            return self._dating.make(messages.slice(last, last + 1)).rows
+            return self._dating.make(message).rows
         except RetryableError:
             # Another one will tell it: nothing waits for this message.
             return None
@@ -287,8 +301,15 @@ class KafkaReader(Reader):
         )
 
     def _move(self, offset: int, rows: int = 0, left: _Left | None = None) -> None:
-        keep, branches = (left.keep, dict(left.branches)) if rows and left is not None else (1.0, {})
-        self._position = KafkaPosition(offset, rows, self._position.topic_id, keep=keep, branches=branches)
+        topic_id = self._position.topic_id
+        if not rows or left is None:
+            self._position = KafkaPosition(offset, rows, topic_id)
+            return
+        step = None
+        if left.drawn is not None:
+            step = int(left.drawn.steps[np.searchsorted(left.messages.offsets, offset)])
+        branches = dict(left.branches)
+        self._position = KafkaPosition(offset, rows, topic_id, keep=left.keep, branches=branches, step=step)
 
 
 def is_over(position: int, end: int | None) -> bool:

@@ -44,6 +44,7 @@ class KafkaSource(Source):
 
     grows = True
     partitions_grow = True
+    has_message_keys = True
 
     def __init__(
         self,

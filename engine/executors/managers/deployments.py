@@ -234,9 +234,11 @@ class Deployments:
         numbers = {manager: item.number for item in reversed(up) for manager in item.managers}
         return self.region(up[0].tasks), {manager: numbers[manager] for manager in _caller_last(numbers)}
 
-    def grow(self, tasks: frozenset[TaskId], new: Collection[str], managers: Sequence[str]) -> Deployment:
-        """Count new instances of a region as up, at task managers of these; return the deployment that brings them."""
-        chosen, region = self._choose(tasks), self.region(tasks)
+    def grow(
+        self, tasks: frozenset[TaskId], new: Collection[str], managers: Sequence[str], targets: Places
+    ) -> Deployment:
+        """Count new instances of a region as up, at their ``targets`` or others of these; return them."""
+        chosen, region = {**self._choose(tasks), **targets}, self.region(tasks)
         places = {name: place for name, place in deal_out(self.graph, tasks, managers, chosen).items() if name in new}
         deployment = Deployment(self._head.next_deployment(), tasks, places, joined=frozenset(region.values()))
         self._up[deployment.number] = deployment

@@ -209,7 +209,7 @@ class ManagedAttempt(Attempt):
         """Let task managers shed."""
         self._deployments.set_keep(rates)
 
-    def change_live(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+    def change_live(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Begin to come to another plan while all runs; see `Attempt.change_live`."""
         return self._moving.begin(change, done)
 

@@ -79,7 +79,7 @@ class ManagedChanges:
         self._moves.gone(tasks, error)
         self._growth.gone(tasks)
 
-    def begin(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
+    def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Begin to come to another plan; see `Attempt.change_live`."""
         return self._growth.begin(change, done)
 

@@ -1,6 +1,6 @@
 """Instances that come and go while a job on task managers runs, as its head carries it out (docs/design/moves.md 7)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -13,6 +13,7 @@ from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
 from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.moves.movable import is_source
 from penstock.engine.moves.move_orders import MoveSummary
+from penstock.engine.moves.spreading import shares, spread
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.model.errors import PlanChangedError
 from penstock.model.execution_graph import ExecutionGraph
@@ -42,6 +43,7 @@ class _Change:
     moves: list[tuple[TaskId, Groups]] = field(default_factory=list)
     leaving: set[str] = field(default_factory=set)
     moved: list[MoveSummary] = field(default_factory=list)
+    targets: dict[str, str] = field(default_factory=dict)
 
 
 class ManagedGrowth:
@@ -70,14 +72,26 @@ class ManagedGrowth:
         names = {name for task in self._deployments.graph.tasks if task.id in tasks for name in self._names(task.id)}
         self._left -= names
 
-    def begin(self, change: LiveChange, done: Callable[[LiveDone], None]) -> bool:
-        """Begin a change; ``done`` hears of its end, unless the tasks begin anew. False: it cannot be while it runs."""
+    def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
+        """Begin a change, and return the plan that it leads to; None: it cannot be while the job runs.
+
+        Without one instances come to all task managers that have none, and all get as many key groups. ``done`` hears
+        of the end, unless the tasks begin anew.
+        """
+        if change is not None:
+            return change.after if self._begin(change, done, {}) else None
+        places, key_groups = self._deployments.places(), self._head.plan.loop.key_groups
+        found = spread(self._deployments.graph, places, self._head.pool.live(), key_groups)
+        return found[0].after if found is not None and self._begin(found[0], done, found[1]) else None
+
+    def _begin(self, change: LiveChange, done: Callable[[LiveDone], None], targets: Mapping[str, str]) -> bool:
         if self._checkpoints is None or self._change is not None or not self._left.isdisjoint(change.new()):
             return False
         if not self._passing().isdisjoint(self._moves.ended_instances - self._left):
             return False
         now_ns = self._clock.monotonic_ns()
         self._change = _Change(change, done, _Step.QUIET, now_ns, list(change.regions()))
+        self._change.targets |= targets
         self._moves.held = True
         if change.grows:
             self._come_to(change.wide)
@@ -153,7 +167,7 @@ class ManagedGrowth:
             return
         new = change.change.new()
         for region in change.regions:
-            deployment = self._deployments.grow(region, new, managers)
+            deployment = self._deployments.grow(region, new, managers, change.targets)
             change.deployments.append(deployment)
             self._head.send_to(deployment.managers, self._order(change.change, deployment))
             change.awaited |= {(deployment.number, manager) for manager in deployment.managers}
@@ -169,6 +183,7 @@ class ManagedGrowth:
         owners = {int(task): self._moves.owners[task].astype("<i4").tobytes() for task in deployment.tasks}
         return ms.Grow(
             deployment.number,
+            min(item.number for item in self._deployments if item.tasks == deployment.tasks),
             self._attempts[min(deployment.tasks)],
             tuple(sorted(deployment.tasks)),
             dict(self._deployments.region(deployment.tasks)),
@@ -199,7 +214,10 @@ class ManagedGrowth:
         self._begin_moves(change)
 
     def _begin_moves(self, change: _Change) -> None:
-        change.moves = change.change.moves(self._moves.owners)
+        weights, graph, places = {}, change.change.after, self._deployments.places()
+        if change.targets:
+            weights = {task.id: shares(graph, task, places) for task in graph.tasks}
+        change.moves = change.change.moves(self._moves.owners, weights)
         change.step = _Step.MOVED
         self._move_on(change)
 

@@ -28,7 +28,7 @@ from penstock.engine.operators.descriptor import (
 from penstock.engine.operators.state_descriptions import aggregate_meanings, key_words, window_traits
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import AggregateSpec, OperatorNode
-from penstock.model.result_columns import BUCKET, QUALITY
+from penstock.model.result_columns import QUALITY, SAMPLE
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Session
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
@@ -74,7 +74,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
             if call.where is not None:
                 names |= columns_of(call.where)
         if spec.estimates:
-            names |= frozenset((*QUALITY, BUCKET)) & frozenset(inputs[0].fields.names)
+            names |= frozenset((*QUALITY, *SAMPLE)) & frozenset(inputs[0].fields.names)
         return [names]
 
     def partitioned_by(self, spec: AggregateSpec, placed: Sequence[KeyExpressions]) -> Columns | None:

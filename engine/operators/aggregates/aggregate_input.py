@@ -23,7 +23,7 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec, Keys
-from penstock.model.result_columns import ACCURACY, BIASED, BUCKET
+from penstock.model.result_columns import ACCURACY, BIASED, SAMPLE
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
@@ -74,7 +74,8 @@ class AggregateInput(RowInput):
         self._codec = KeyCodec(key_types)
         self._changelog = schema.changelog
         self._of_results = spec.estimates and ACCURACY in schema.fields.names
-        self._of_keys = spec.estimates and BUCKET in schema.fields.names
+        told = [name for name in SAMPLE if spec.estimates and name in schema.fields.names]
+        self._buckets = told[0] if told else None
 
     def evaluate(self, context: OperatorContext, batch: Batch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
         """Return the rows that could be evaluated and what came out; None if there are none."""
@@ -85,8 +86,8 @@ class AggregateInput(RowInput):
         evaluated = EvaluatedRows(self, rows.num_rows, columns, weights, batch.keep)
         if self._of_results:
             evaluated.quality = quality_of(rows)
-        if self._of_keys and batch.keep < 1.0:
-            evaluated.buckets = rows.column(BUCKET).to_numpy()
+        if self._buckets is not None and batch.keep < 1.0:
+            evaluated.buckets = rows.column(self._buckets).to_numpy()
         return rows, evaluated
 
     def times_us(self, rows: pa.RecordBatch) -> Ints | None:

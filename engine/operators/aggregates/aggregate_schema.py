@@ -16,7 +16,7 @@ from penstock.engine.operators.aggregates.estimate_schema import estimate_fields
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
-from penstock.model.result_columns import BUCKET
+from penstock.model.result_columns import BUCKET, DRAW
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, Windowing
 from penstock.state.keys.batch_keys import KeyCodec
@@ -170,7 +170,8 @@ def _sample(spec: AggregateSpec, schema: StreamSchema) -> Sample:
     from_rows = spec.windowing is not None and isinstance(spec.windowing.window, Session | Count)
     if from_rows:
         return Sample.MEASURED
-    return Sample.OF_KEYS if BUCKET in schema.fields.names else Sample.ESTIMATED
+    names = schema.fields.names
+    return Sample.OF_KEYS if BUCKET in names else Sample.OF_STRATA if DRAW in names else Sample.ESTIMATED
 
 
 def _check_names(keys: list[str], shown: tuple[str, ...], aggregates: tuple[str, ...], name: str) -> None:

@@ -15,12 +15,13 @@ from penstock import col
 from penstock.dsl.job import Handle
 from penstock.engine.checkpoint.kept_files import read_kept_files
 from penstock.engine.dataflow.partition_sample import sampling_seed
+from penstock.engine.dataflow.strata_draws import StrataDraws
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.config import LoopOptions
 from penstock.model.keep_rates import STEPS, KeepRates
-from penstock.shedding.kept_log import Stretch, decode_kept_log, merged
-from penstock.shedding.offset_sampling import sample_steps
+from penstock.shedding.kept_log import Dealing, Stretch, decode_kept_log, merged
+from penstock.shedding.offset_sampling import Steps, sample_steps
 from penstock.state.checkpoints.manifest import LAST_EPOCH
 from penstock.state.files.local_files import LocalFiles
 from tests.contracts.executors.metered import PARTITIONS, ROWS, Metered, MeteredJob, Unsteady, task_managers, until
@@ -47,13 +48,18 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
 
 @dataclass(frozen=True)
 class SheddingJob(MeteredJob):
-    """Rows as they are, shed between the source and their files."""
+    """Rows as they are, shed between the source and their files; with strata, beside totals that want these."""
+
+    strata: bool = False
 
     def start_shedding(self, *, away_at: int | None = None, **options: Any) -> Handle:
         job = ps.Job()
         numbers = ps.read(Metered(self.folder / "meter"), time="at", job=job).name("numbers")
         rows = numbers.filter(col("id") >= 0).name("all").rebalance().select("id", "key").name("some")
         rows.write_parquet(self.folder / "out" / "rows").name("rows").with_min_accuracy(0.1)
+        if self.strata:
+            totals = numbers.key_by("key").agg(n=ps.count()).name("totals")
+            totals.write_black_hole(mode="changelog").name("black hole").with_min_accuracy(0.1, strata="partition")
         if away_at is not None:
             unsteady = Unsteady(away_at, self.folder / "came back")
             numbers.write(unsteady).name("unsteady").with_min_accuracy(0.1)
@@ -68,10 +74,12 @@ class SheddingJob(MeteredJob):
             mine = [item for item in stretches if item.partition == str(partition)]
             assert mine and mine[-1].stop == ROWS
             for before, after in itertools.pairwise(mine):
-                assert before.stop == after.start and before.keep != after.keep
+                assert before.stop == after.start
+                assert (before.keep, before.dealing) != (after.keep, after.dealing)
+            assert all((item.dealing is not None) == (self.strata and 0.0 < item.keep < 1.0) for item in mine)
             for item in mine:
                 limits[item.start : item.stop] = round(item.keep * STEPS)
-            stay = np.flatnonzero(sample_steps(seed, str(partition), np.arange(ROWS)) < limits)
+            stay = np.flatnonzero(steps_of_partition(seed, str(partition), mine) < limits)
             expected += (stay * PARTITIONS + partition).tolist()
         files = (self.folder / "out" / "rows").glob("*.parquet")
         written = [row for path in files for row in pq.read_table(path, columns=["id"]).column("id").to_pylist()]
@@ -82,6 +90,19 @@ class SheddingJob(MeteredJob):
 
     def log(self) -> list[Stretch]:
         return read_kept_files(LocalFiles(self.folder / "checkpoints" / "metered"), LAST_EPOCH)
+
+
+def steps_of_partition(seed: int, partition: str, stretches: list[Stretch]) -> Steps:
+    """Return the step of each record: by its number, or as it was dealt from where the log says that dealing began."""
+    steps = sample_steps(seed, partition, np.arange(ROWS))
+    draws: StrataDraws | None = None
+    for item in stretches:
+        if item.dealing is not None:
+            if draws is None or draws.since != item.dealing.since:
+                assert item.dealing == Dealing("partition", item.start)
+                draws = StrataDraws(seed, partition, item.start)
+            steps[item.start : item.stop] = draws.draw(np.arange(item.start, item.stop), None)
+    return steps
 
 
 @pytest.fixture
@@ -120,10 +141,41 @@ def test_what_is_written_is_what_the_log_says_was_kept(
     assert {item.keep for item in log} == {0.5, 0.25, 1.0, 0.125}
 
 
+@pytest.mark.parametrize(
+    "way",
+    but_for(
+        ["embedded, 1", "processes, 2", "ray, 2, small"],
+        ["processes, 2"],
+        "the other executors; the heads of sources are the same there",
+    ),
+)
+def test_of_64_records_in_a_row_strata_keep_what_the_rate_says(
+    tmp_path: Path, rates: Rates, way: str, request: pytest.FixtureRequest
+) -> None:
+    if way.startswith("ray"):
+        request.getfixturevalue("on_ray")
+    job = SheddingJob(tmp_path, strata=True)
+    job.give(0)
+    handle = job.start_shedding(checkpoint_interval="50ms", **WAYS[way])
+    set_and_read(job, handle, rates, 0.5, 1_000)
+    set_and_read(job, handle, rates, 1.0, 1_500)
+    rates.put(KeepRates({"numbers": 0.25}))
+    until(rates.empty, handle)
+    job.give(ROWS)
+    metrics = handle.wait()
+    log = job.log()
+    job.check_kept(metrics, log)
+    assert {item.keep for item in log} == {0.5, 1.0, 0.25}
+    assert {item.dealing.since for item in log if item.dealing is not None} == {0}
+
+
+@pytest.mark.parametrize("strata", [False, True], ids=["independent", "strata"])
 @pytest.mark.parametrize("executor", ["embedded", "processes"])
 def test_after_a_failure_output_and_log_agree_and_the_rates_are_those_set_last(
-    job: SheddingJob, rates: Rates, executor: str
+    tmp_path: Path, rates: Rates, executor: str, strata: bool
 ) -> None:
+    job = SheddingJob(tmp_path, strata=strata)
+    job.give(0)
     away_at = PARTITIONS * ROWS // 2 if executor == "embedded" else None
     options = {"parallelism": 2, "checkpoint_interval": "50ms", **EXECUTORS[executor]}
     handle = job.start_shedding(away_at=away_at, **options)

@@ -4,16 +4,19 @@
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
+from penstock.engine.dataflow.exchange import Output
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.restore.state_assignment import RestoredState
+from penstock.engine.transport.halves import SendingHalf
 from penstock.state.checkpoints.manifest import InstanceEntry
 from tests.engine.executors.test_simulated_moves import MOVING
 
@@ -55,6 +58,19 @@ def test_state_of_instances_that_are_no_more_is_missed(tmp_path: Path, monkeypat
     monkeypatch.setattr(RestoredState, "_givers", first)
     problems = [rescaled("tumbled", tmp_path, managed=False).run(seed).problem for seed in FEW]
     assert any(problem is not None and "rows are missing" in problem for problem in problems)
+
+
+def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plant a bug: producers send to new instances from then on, and say nothing of before."""
+
+    def silently(self: Output, senders: Sequence[SendingHalf]) -> None:
+        self.senders += tuple(senders)
+
+    monkeypatch.setattr(Output, "join", silently)
+    problems = [rescaled("tumbled", tmp_path, managed=True).run(seed).problem for seed in (5, 6)]
+    assert any(problem is not None and "has not ended" in problem for problem in problems)
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")
