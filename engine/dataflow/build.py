@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.engine.core.contract import Operator, RowCounters
 from penstock.engine.dataflow.exchange import Output, Rebalance
@@ -134,8 +135,10 @@ class Build:
             head.set_sic(terms)
         for instance in self.instances:
             for node in instance.nodes:
-                if isinstance(node.operator, SinkOperator) and terms.accuracy:
-                    node.operator.share = terms.accuracy[terms.queries.index(node.name)]
+                if isinstance(node.operator, SinkOperator):
+                    number = terms.queries.index(node.name)
+                    told = terms.accuracy[number] if terms.accuracy else 1.0
+                    node.operator.loss.hear(told, partial(node.sic.of, number))
 
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what sources have read since the last call, with its keep rates; nothing of those not armed."""

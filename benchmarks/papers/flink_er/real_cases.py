@@ -8,7 +8,7 @@ from penstock.benchmarks.papers.real.scale import Scale
 from penstock.scheduler.flink_er import FlinkEr
 
 _MODULE = "penstock.benchmarks.papers.flink_er"
-LOADS = (0.6, 1.2)
+LOADS = (0.7, 1.4)
 """Parts of what one instance can take, before the step and after it."""
 
 SECONDS = {Scale.FULL: (60.0, 150.0), Scale.SHORT: (45.0, 70.0), Scale.SMOKE: (10.0, 32.0)}
@@ -18,8 +18,17 @@ WORKLOADS = ("zipf-0", "zipf-0.5", "zipf-1", "yahoo")
 LARGE = "zipf-1-large"
 """The same words with ten times the state."""
 
+WIDER = {"zipf-1-from-2": "zipf-1", "yahoo-from-2": "yahoo"}
+"""Workloads that begin with two instances, twice the load, and four cores; by name what they are otherwise.
+
+The rows of one instance go by another exchange than those of two, so that the change from one begins the job anew.
+"""
+
 RESTART, CALM, NOBODY = "restart", "calm", "nobody"
 """After the name of a workload: the rival, a load that does not rise, and a step at which nobody acts."""
+
+SHOWN = ("zipf-1", "yahoo")
+"""Workloads whose rival is run at every scale."""
 
 KEY_GROUPS = 16
 """Few, so that each has many rows a second, and a pause of one is seen."""
@@ -68,6 +77,19 @@ def case(scale: Scale, workload: str) -> RealCase:
     )
 
 
+def wider(scale: Scale, name: str) -> RealCase:
+    """Return the run of a workload that begins with two instances."""
+    narrow = case(scale, WIDER[name])
+    return replace(
+        narrow,
+        name=name,
+        loads=tuple((2 * load, seconds) for load, seconds in narrow.loads),
+        control={**narrow.control, "cores": 4},
+        options={**narrow.options, "counting": 2},
+        task_managers=2,
+    )
+
+
 def _rows(*, is_words: bool, is_smoke: bool) -> int:
     """Return how many messages are one, or six, seconds of work."""
     return (120 if is_words else 1_500) * (1 if is_smoke else 6)
@@ -79,9 +101,10 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
         return [(replace(case(scale, "yahoo"), capacity=_EVENTS_PER_S), 1)]
     few = max(1, runs // 3)
     acting = [case(scale, workload) for workload in WORKLOADS]
+    acting += [wider(scale, name) for name in WIDER]
     if scale is Scale.FULL:
         acting.append(case(scale, LARGE))
-    rivals = [restarted(each) for each in acting if scale is Scale.FULL or each.name in ("zipf-1", "yahoo")]
+    rivals = [restarted(each) for each in acting if scale is Scale.FULL or each.name in SHOWN]
     skewed = case(scale, "zipf-1")
     calm = replace(skewed, name=f"zipf-1-{CALM}", loads=((LOADS[0], sum(SECONDS[scale])),))
     nobody = replace(skewed, name=f"zipf-1-{NOBODY}", control={}, catch_up_s=0.0)

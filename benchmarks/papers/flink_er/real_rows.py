@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from penstock.benchmarks.papers.evaluation import Row, Spread, share, spread
-from penstock.benchmarks.papers.flink_er.real_cases import CALM, LARGE, LOADS, NOBODY, RESTART, WORKLOADS
+from penstock.benchmarks.papers.flink_er.real_cases import CALM, LARGE, LOADS, NOBODY, RESTART, WIDER, WORKLOADS
 from penstock.benchmarks.papers.flink_er.real_figures import (
     Written,
     acted,
@@ -32,9 +32,11 @@ Figure = Callable[[SeenRun, Written], float]
 
 def rows(runs: Runs) -> list[Row]:
     """Return the rows of the runs that there are."""
-    made = [row for workload in (*WORKLOADS, LARGE) if workload in runs for row in _workload_rows(runs, workload)]
+    made = [
+        row for workload in (*WORKLOADS, *WIDER, LARGE) if workload in runs for row in _workload_rows(runs, workload)
+    ]
     seen = {name: [run for run, _ in own] for name, own in runs.items()}
-    acting = [run for workload in WORKLOADS for run in seen.get(workload, ())]
+    acting = [run for workload in (*WORKLOADS, *WIDER) for run in seen.get(workload, ())]
     return [*made, *_calm_rows(runs), capacity_row(seen), *beside_rows(acting)]
 
 

@@ -1,32 +1,21 @@
 """Reads, writes and updates of values under uniform keys, by memory (section 3, Figure 4), each in its own process.
 
-``python -m penstock.benchmarks.papers.justin.real_state REQUEST`` measures one and prints it as JSON. RocksDB reads
-past the page cache of the system, or as it does by default: then the cache hides every miss.
+RocksDB reads past the page cache of the system, or as it does by default: then the cache hides every miss.
 """
 
 import json
 import shutil
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 from penstock.benchmarks.papers.evaluation import Progress, in_turn
 from penstock.benchmarks.papers.real.runner import FINISHED
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.processes import measured
-from penstock.benchmarks.state.workloads import Counted, micro
-from penstock.dsl.job import Job
-from penstock.engine.executors import hosted_instances
-from penstock.state.stores.rocksdb_store import RocksDbStores
 
-MODULE = "penstock.benchmarks.papers.justin.real_state"
+MODULE = "penstock.benchmarks.papers.state_process"
 KINDS = ("read", "write", "update")
-MB = 1 << 20
 MEMORY_MB = (128, 256, 512, 1_024)
 
 _SIZES: Mapping[Scale, tuple[int, int, tuple[int, ...]]] = {
@@ -92,33 +81,3 @@ def state_run(case: StateCase, folder: Path) -> StateRun:
         part.replace(finished)
     plain = json.loads(finished.read_text(encoding="utf-8"))
     return StateRun(StateCase(**plain["case"]), plain["per_s"])
-
-
-def measure(case: StateCase, folder: Path) -> float:
-    """Return operations a second, once all keys have been written.
-
-    Raises:
-        ValueError: what came out is not what was asked for.
-    """
-    workload, job, counted = micro(case.kind, case.keys, case.operations), Job(), Counted()
-    workload.build(job, counted)
-    stores = partial(RocksDbStores, direct_reads=case.direct)
-    with patch.object(hosted_instances, "RocksDbStores", stores):
-        job.run("state", state_bytes=case.memory_mb * MB, directory=folder)
-    ended_s = time.perf_counter()
-    assert counted.began_s is not None
-    if not workload.expected(counted):
-        raise ValueError(f"{case.kind}: what came out is wrong")
-    return case.operations / (ended_s - counted.began_s)
-
-
-def main(argv: Sequence[str]) -> int:
-    """Carry out a request."""
-    plain = json.loads(argv[0])
-    with TemporaryDirectory(prefix="state-", dir=plain.pop("folder")) as folder:
-        print(json.dumps({"per_s": measure(StateCase(**plain), Path(folder))}))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

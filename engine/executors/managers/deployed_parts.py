@@ -31,7 +31,8 @@ class DeployedPart:
     """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
 
     It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it. ``beside`` are
-    parts of the same region that were there when it came: these send by its links.
+    parts of the same region that were there when it came: these send by its links. ``first`` is the number of the
+    region's first deployment, 0: it is that.
     """
 
     attempt: int
@@ -44,11 +45,12 @@ class DeployedPart:
     ended: bool = False
     fault: str | None = None
     beside: tuple["DeployedPart", ...] = ()
+    first: int = 0
     moves: HeldMoves = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing has moved yet."""
-        self.moves = HeldMoves(self.part.graph, self.part.owners)
+        """Nothing has moved yet of a region that is new."""
+        self.moves = self.beside[0].moves if self.beside else HeldMoves(self.part.graph, self.part.owners)
 
     @property
     def is_done(self) -> bool:
@@ -65,7 +67,8 @@ class DeployedPart:
         """Return it as a head is told, under its number."""
         fault = self.fault or self.moves.fault if self.runs else "its instances were built and do not run"
         tasks, moves = tuple(sorted(self.tasks)), self.moves
-        return HeldDeployment(number, self.attempt, tasks, self.names, self.begun_from, fault, moves.last, moves.said())
+        moved = moves.last, moves.said()
+        return HeldDeployment(number, self.attempt, tasks, self.names, self.begun_from, fault, *moved, self.first)
 
 
 class DeployedParts:
