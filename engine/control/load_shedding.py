@@ -75,8 +75,8 @@ class LoadShedding:
                 **_ON_A_JOB,
                 "moves": self._moves,
                 "reading.sources": self._control.offered,
-                # Ticks come a little early or late; the caller counts them.
-                "period_s": 0.5 * self._control.period_s,
+                # Ticks come a little early or late; the caller counts them. One after the other is the next cycle.
+                "period_s": 0.75 * self._control.period_s,
             },
         )
 
