@@ -8,6 +8,7 @@ class ScalingStatus:
     """The last decision of a scaler: the policy ``scale``, its ``mode``, its reason, and the instances that it wants.
 
     ``wanted``: (task, instances now, instances wanted) of tasks that are to have others, () if all is as it should be.
+    ``memory``: (task, bytes of each instance) of tasks whose memory is to be so much.
     ``outcome``: "recommended", "begun", "applied" or "failed: ..."; "" if nothing was wanted or all was withheld.
     ``withheld``: the first reason why something was not done, "" if there was none. ``changes`` were done in all.
     """
@@ -19,10 +20,13 @@ class ScalingStatus:
     outcome: str = ""
     withheld: str = ""
     changes: int = 0
+    memory: tuple[tuple[str, int], ...] = ()
 
     def sentence(self) -> str:
         """Return it for people."""
-        wanted = ", ".join(f"{after} instances of {task} (now {before})" for task, before, after in self.wanted)
+        parts = [f"{after} instances of {task} (now {before})" for task, before, after in self.wanted]
+        parts += [f"{size / 1e6:.0f} MB for each instance of {task}" for task, size in self.memory]
+        wanted = ", ".join(parts)
         said = f"{self.scale}: {self.reason}" + (f"; {wanted}" if wanted else "")
         said += f", {self.outcome}" if self.outcome else ""
         said += f"; withheld: {self.withheld}" if self.withheld else ""

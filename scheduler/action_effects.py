@@ -95,12 +95,19 @@ class Figures:
         return float(records.max()) / total if total > 0 else float("nan")
 
     def is_on(self, subject: str, machine: str) -> float:
-        """Return 1 if an instance, "application/task/number", is on a machine."""
+        """Return 1 if an instance, "application/task/number", is on a machine, or all that it had.
+
+        That is so where it takes nothing in any more, and another of its task is there.
+        """
         task, _, number = subject.rpartition("/")
         of = self.snapshot.instances
         rows = np.flatnonzero((of.task == self.row.get(task, -1)) & (of.number == int(number)))
         names = self.snapshot.machines.name
-        return float(len(rows) == 1 and names[int(of.machine[rows[0]])] == machine)
+        if len(rows) != 1 or machine not in names:
+            return 0.0
+        there = of.machine == names.index(machine)
+        is_empty = self._records[rows[0]] == 0 and bool(there[of.task == of.task[rows[0]]].any())
+        return float(bool(there[rows[0]]) or is_empty)
 
     def change(self, task: int, kind: str, what: str, number: int | None = None) -> Change:
         """Return a change of a task, or of one of its instances, with what speaks for it."""

@@ -35,12 +35,16 @@ ALL = frozenset(Resource)
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """A policy of a loop: its name, what it may decide, and the seconds between two decisions."""
+    """A policy of a loop: its name, what it may decide, and the seconds between two decisions.
+
+    One that does not ``act`` recommends, also where the loop acts.
+    """
 
     name: str
     policy: Guarded[Any]
     role: Role
     every_s: float
+    acts: bool = True
 
     def __post_init__(self) -> None:
         if not self.every_s > 0:
@@ -122,8 +126,10 @@ class ControlLoop:
     ) -> tuple[LoopDecision, tuple[Effect, ...], LoopState]:
         """Return what `tick` does of a decision that the caller has let a policy make on a prepared snapshot."""
         item = next(item for item in self.policies if item.name == name)
-        readings = plausible_snapshot(prepared, None, item.policy.limits.lost_after_s)
-        state, effects = self._observed(with_starts(state, readings), readings, name)
+        effects: Sequence[Effect] = ()
+        if state.watched or any(of not in state.settled_s for of in prepared.applications.name):
+            readings = plausible_snapshot(prepared, None, item.policy.limits.lost_after_s)
+            state, effects = self._observed(with_starts(state, readings), readings, name)
         result, state = self._allowed(item, prepared, decided, now_s, state)
         return result, tuple(effects), state
 
@@ -216,11 +222,12 @@ class ControlLoop:
         """Return a decision without what is another's, has no actuator, must wait, or was in vain before."""
         allowed, foreign = owned_part(decided, owns, snapshot)
         withheld = [Withheld(item.name, resource, "another policy owns it, or none may") for resource in foreign]
-        if self.acts:
+        may_act = self.acts and item.acts
+        if may_act:
             allowed, idle = owned_part(allowed, self.actuators, snapshot)
             withheld += [Withheld(item.name, resource, "there is no actuator for it") for resource in idle]
         if is_empty(allowed) or item.role.level is Level.START:
-            acts = self.acts and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
+            acts = may_act and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
             return LoopDecision(item.name, snapshot, decided, allowed, tuple(withheld), acts=acts)
         figures = Figures(snapshot)
         sizes = item.role.level >= Level.SIZE
@@ -228,7 +235,7 @@ class ControlLoop:
         allowed, cut = self._without_refused(allowed, figures, state, since_s)
         withheld += cut
         expected = () if is_empty(allowed) else expectations(allowed, figures)
-        acts = self.acts and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
+        acts = may_act and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
         return LoopDecision(item.name, snapshot, decided, allowed, tuple(withheld), expected, acts)
 
     def _without_refused(

@@ -64,7 +64,8 @@ class Ds2:
     ``factor`` adds a share of instances. ``target_rate_ratio``: if nothing grows and a source's target exceeds what it
     reads by more than this factor, every parallelism is multiplied by it. ``band``: None acts on every significant
     change, as DS2's own manager does; a band acts when it is left, as Flink's and Justin's do. ``scales_sources``:
-    sources are sized too, as Flink does.
+    sources are sized too, as Flink does. ``shrink_margin``: a task shrinks by one instance, too, if what it needs, and
+    this share of it, fit into the others; infinite: it shrinks by two or more, as DS2's do.
     """
 
     pace: Pace = Pace()
@@ -72,10 +73,11 @@ class Ds2:
     target_rate_ratio: float = float("inf")
     band: BusyBand | None = None
     scales_sources: bool = False
+    shrink_margin: float = float("inf")
 
     def __post_init__(self) -> None:
-        if not (self.factor >= 0 and self.target_rate_ratio >= 1):
-            raise ValueError("a factor is at least 0, a ratio of rates at least 1")
+        if not (self.factor >= 0 and self.target_rate_ratio >= 1 and self.shrink_margin >= 0):
+            raise ValueError("a factor and a margin are at least 0, a ratio of rates at least 1")
 
     def start(self) -> PaceStates:
         """Return the empty memory."""
@@ -86,7 +88,7 @@ class Ds2:
         proposal = self.propose(snapshot)
         scaling_round = open_round(snapshot, self.pace, memory, proposal.rates, proposal.missing)
         acts = scaling_round.may_act & (
-            self.left_band(snapshot, proposal) if self.band else significant(snapshot, proposal)
+            self.left_band(snapshot, proposal) if self.band else self._significant(snapshot, proposal)
         )
         changed = (proposal.parallelism != proposal.rates.parallelism) & acts[snapshot.tasks.application]
         sizes = tuple(TaskSize(int(task), int(proposal.parallelism[task])) for task in np.flatnonzero(changed))
@@ -118,6 +120,13 @@ class Ds2:
         grows = proposal.parallelism > proposal.rates.parallelism
         return self.band.left_by(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
 
+    def _significant(self, snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
+        """Return the applications in which a task grows by at least one instance, or shrinks by enough."""
+        change = proposal.parallelism - proposal.rates.parallelism
+        needed = (1 + self.factor) * (1 + self.shrink_margin) * proposal.instances
+        one_less = (change == -1) & (needed <= proposal.parallelism)
+        return any_by(snapshot.tasks.application, (change >= 1) | (change <= -2) | one_less, len(snapshot.applications))
+
     def _corrected(self, snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats, wanted: Floats) -> Floats:
         """Return the parallelism, times target rate / observed rate where nothing else explains the shortage."""
         if self.target_rate_ratio == float("inf"):
@@ -130,12 +139,6 @@ class Ds2:
         grows = any_by(tasks.application, wanted > rates.parallelism, len(largest))
         factor = np.where(~grows & (largest > self.target_rate_ratio), largest, 1.0)[tasks.application]
         return np.ceil(wanted * factor * (1 - ROUNDING))
-
-
-def significant(snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
-    """Return the applications in which a task grows by at least one instance, or shrinks by at least two."""
-    change = proposal.parallelism - proposal.rates.parallelism
-    return any_by(snapshot.tasks.application, (change >= 1) | (change <= -2), len(snapshot.applications))
 
 
 def need(snapshot: ClusterSnapshot, proposal: ScalingProposal, changed: Bools) -> dict[str, float]:

@@ -56,8 +56,10 @@ def moves_in_progress(
     runs = places >= 0
     arrived = np.zeros(len(places), np.bool_)
     machine, age_s = figures.machine[places[runs]], figures.age_s[places[runs]]
-    # An instance that started after the move was ordered has moved, even if it was placed elsewhere.
-    arrived[runs] = (machine == target[runs]) | (age_s < now_s - pending.since_s[runs])
+    # An instance that started after the move was ordered has moved, even if it was placed elsewhere. Where what it has
+    # moves, and not itself, it is left without input.
+    has_left = (machine == target[runs]) | ~figures.takes[places[runs]]
+    arrived[runs] = has_left | (age_s < now_s - pending.since_s[runs])
     pending_rows = np.flatnonzero((target >= 0) & ~arrived & (now_s < pending.since_s + timeout_s))
     leaving[places[pending_rows[runs[pending_rows]]]] = True
     reserved = total(pending.cpu[pending_rows], target[pending_rows], len(machines))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.model.columns import Floats
+from penstock.model.columns import Bools, Floats
 from penstock.model.plan import NoChange, not_measured
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import Indexes
@@ -46,9 +46,9 @@ class Figures:
     """By running instance, whose `row` is that of the snapshot; `minimum` and `priority` by query, `a_cpu` by machine.
 
     `p`, `min_ac`, `min_req_cpu`: p(t(i)), minAc(t(i)), minReqCpu(t(i)); `cpu` and `c_ac` are the values that the
-    equations use for it. `cpu_metric`: its own, NaN if not measured. A task without any figure counts `UNMEASURED_CPU`
-    and has full accuracy; there are `unmeasured_tasks` of them. `a_cpu`: 100 * nCores - cpu(tm) + tCpu(tm), before
-    minimums.
+    equations use for it. `takes`: it took rows in. `cpu_metric`: its own CPU, NaN if not measured. A task without any
+    figure counts `UNMEASURED_CPU` and has full accuracy; there are `unmeasured_tasks` of them. `a_cpu`:
+    100 * nCores - cpu(tm) + tCpu(tm), before minimums.
     """
 
     graph: TaskGraph
@@ -64,6 +64,7 @@ class Figures:
     c_ac: Floats
     min_req_cpu: Floats
     cpu_metric: Floats
+    takes: Bools
     age_s: Floats
     a_cpu: Floats
     unmeasured_tasks: int
@@ -124,6 +125,7 @@ def read_figures(snapshot: ClusterSnapshot, reading: FigureOptions, before: LagM
         c_ac=c_ac,
         min_req_cpu=accuracy.min_req_cpu(min_ac, cpu, c_ac),
         cpu_metric=measures.cpu_metric,
+        takes=~(records_in[row] == 0),
         age_s=age_s[row],
         # What is not measured has no instance, and no room for one.
         a_cpu=np.nan_to_num(np.clip(all_cores - cpu_percent + t_cpu, 0.0, all_cores)),

@@ -52,15 +52,18 @@ def fitted(snapshot: ClusterSnapshot, segments: Sequence[Segment], before: Fits)
     percent = instances.cpu_ns / snapshot.window_s / 1e7
     rate = instances.records_in / snapshot.window_s
     steps = _steps_per_s(snapshot)
-    shares = [_rates(1.0, task, segments) for task in range(len(snapshot.tasks))]
-    counts = np.array([len(share) for share in shares])
+    parted = {segment.task for segment in segments}
+    shares = {task: _rates(1.0, task, segments) for task in parted}
+    counts = np.array([len(shares[task]) if task in shares else 1 for task in range(len(snapshot.tasks))])
     running = np.flatnonzero(instances.is_running)
     for count in np.unique(counts[instances.task[running]]).tolist():
         # Instances of as many segments are fitted at once.
         rows = running[counts[instances.task[running]] == count]
         numbers = instances.number[rows].tolist()
         names = [(snapshot.tasks.name[task], n) for task, n in zip(instances.task[rows].tolist(), numbers, strict=True)]
-        rates = rate[rows, np.newaxis] * np.stack([shares[task] for task in instances.task[rows].tolist()])
+        rates = rate[rows, np.newaxis]
+        if count > 1:
+            rates = rates * np.stack([shares[task] for task in instances.task[rows].tolist()])
         after = with_readings([before.get(name) for name in names], rates, percent[rows], steps[rows])
         fits |= {name: fit for name, fit in zip(names, after, strict=True) if fit is not None}
     return fits
@@ -80,8 +83,8 @@ def with_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment], fits: 
     owners = zip(instances.task[rows].tolist(), instances.number[rows].tolist(), strict=True)
     known = [fits.get((snapshot.tasks.name[task], number)) for task, number in owners]
     rows, of_row = rows[[fit is not None for fit in known]], [fit for fit in known if fit is not None]
-    fixed = np.array([fit.fixed for fit in of_row], np.float64)
-    of_step = np.array([fit.of_steps(1.0) for fit in of_row], np.float64)
+    fixed = np.array([fit.cost[0] for fit in of_row], np.float64)
+    of_step = np.array([fit.cost[1] / fit.unit_steps for fit in of_row], np.float64)
     of_steps = of_step * _steps_per_s(snapshot)[rows]
     cpu_ns[rows] = np.maximum(cpu_ns[rows] - (fixed + of_steps) * window_s * 1e7, 0.0)
     unused = np.maximum(of_steps - of_step * LEAST_STEPS_PER_S, 0.0)

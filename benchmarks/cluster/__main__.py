@@ -1,8 +1,9 @@
 """``python -m penstock.benchmarks.cluster``: what several task managers gain and cost, both sides in one run.
 
 Throughput of three queries, latency through an exchange, recovery after ``kill -9``, some 500 idle instances, how long
-a checkpoint of 1 GB holds an operator, and a change of parallelism a job; and on a Ray cluster throughput beside
-processes, what it takes with nothing to do, and how long a job takes to its first row, after kills, and to stop.
+a checkpoint of 1 GB holds an operator, a change of parallelism a job, and a move its rows, which is drawn; and on a Ray
+cluster throughput beside processes, what it takes with nothing to do, and how long a job takes to its first row, after
+kills, and to stop.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from penstock.benchmarks.cluster import (
     held,
     idle,
     latency,
+    move_curve,
     ray_idle,
     ray_throughput,
     ray_times,
@@ -25,7 +27,19 @@ from penstock.benchmarks.cluster import (
 )
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 
-PARTS = ("throughput", "latency", "recovery", "idle", "held", "rescale", "ray_throughput", "ray_idle", "ray_times")
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+PARTS = (
+    "throughput",
+    "latency",
+    "recovery",
+    "idle",
+    "held",
+    "rescale",
+    "move",
+    "ray_throughput",
+    "ray_idle",
+    "ray_times",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checkpoints", type=int, default=20, help="of each operator")
     parser.add_argument("--rows-per-s", type=int, default=200_000)
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
+    parser.add_argument("--quiet-s", type=float, default=60.0, help="before and behind a move")
+    parser.add_argument("--picture", type=Path, default=RESULTS / "cluster_move.svg", help="of a move, as SVG")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
     wanted = arguments.only or PARTS
@@ -58,6 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures["held"] = held.measure(arguments.keys, arguments.checkpoints)
     if "rescale" in wanted:
         figures["rescale"] = rescale.measure(arguments.keys, arguments.rows_per_s)
+    if "move" in wanted:
+        given = (arguments.keys, arguments.rows_per_s, arguments.quiet_s)
+        figures["move"] = move_curve.measure(*given, arguments.picture)
     if "ray_idle" in wanted:
         figures["ray_idle"] = ray_idle.measure(arguments.seconds)
     if "ray_times" in wanted:

@@ -24,6 +24,7 @@ from penstock.benchmarks.processes import measured
 from penstock.dsl.job import Handle, Job
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.dataflow.worker import Outcome, Worker
+from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.paging.paged_operator import PagedOperator
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table, and write it to ``benchmarks/results/memory_change.md``."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--budget-mb", type=int, default=128)
-    parser.add_argument("--rate", type=float, default=4e6, help="events a second of event time: sessions are open")
+    parser.add_argument("--rate", type=float, default=4e6, help="events per second of event time")
     parser.add_argument("--phase", type=float, default=4.0, help="seconds before the next change, once one is done")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2, help="what it shares with RocksDB")
@@ -118,6 +119,7 @@ def _one(request: dict[str, Any]) -> dict[str, Any]:
         sessions.write_black_hole().name("out")
         budget = request["budget_mb"] * MB
         handle = job.start("memory", state_bytes=budget, directory=Path(folder) / "job")
+        assert isinstance(handle._job, PlainJob)
         (operator,) = (item.operator for item in handle._job.memory().operators)
         _await_pages(handle, budget)
 
@@ -127,7 +129,7 @@ def _one(request: dict[str, Any]) -> dict[str, Any]:
             began_s = time.monotonic()
             if size is not None:
                 handle.set_memory({operator: size})
-            while name == "halved" and handle.metrics().state_bytes > 0.75 * size:
+            while name == "halved" and size is not None and handle.metrics().state_bytes > 0.75 * size:
                 time.sleep(LOOK_S)
             if name == "halved":
                 done_s[name].append(time.monotonic() - began_s)

@@ -19,7 +19,10 @@ from penstock.engine.accumulators.strata import LEAST_STEPS, scale_of
 from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, MISSING, Sums
 from penstock.engine.kernels.accumulate import Signs
 from penstock.engine.kernels.accumulate_weighted import (
+    SCRATCH_WIDTH,
     add_accuracies,
+    add_grouped_rows,
+    add_grouped_values,
     add_to_buckets,
     add_vectors,
     add_weighted_rows,
@@ -34,6 +37,15 @@ Doubles = NDArray[np.float64]
 
 _NO_DOUBLES: Doubles = read_only(np.zeros(0))
 
+Scratch = tuple[Doubles, Ints]
+"""Sums by slot of one batch, and the slots that it touched."""
+
+MOST_SCRATCH = 1 << 16
+"""Slots beyond which sums by slot would not stay in a cache."""
+
+LEAST_REPEATS = 4
+"""Rows of a batch for each slot from which on it pays to add them up by slot first."""
+
 WEIGHTED = "weighted"
 """The hidden column of vectors."""
 
@@ -46,6 +58,7 @@ class WeightedPart:
         self._cells = table.vectors(WEIGHTED)
         blocks = dict.fromkeys(block for block in estimates.blocks if block is not None and block != ALL_ROWS)
         self._blocks = {estimates.blocks.index(block): block for block in blocks}
+        self._scratch: Scratch | None = None
         self._members = frozenset(index for index, block in enumerate(estimates.blocks) if block is not None)
 
     def update(self, rows: Rows, values: Sequence[Sequence[pa.Array]], where: Sequence[Mask | None]) -> frozenset[int]:
@@ -65,20 +78,31 @@ class WeightedPart:
         if rows.keep == 1.0:
             return frozenset()
         weight = 1.0 / rows.keep
-        add_weighted_rows(slots, signs, weight, ALL_ROWS.start, vectors)
+        scratch = self._scratch_for(len(vectors), len(slots))
+        _add_rows(slots, signs, weight, ALL_ROWS.start, scratch, vectors)
         for index, block in self._blocks.items():
             signs = signs_of(rows, where[index], values[index])
             numbers = _doubles(values[index][0]) if block.of_values else _NO_DOUBLES
-            if block.of_values:
+            if not block.of_values:
+                _add_rows(slots, signs, weight, block.start, scratch, vectors)
+            elif scratch is None:
                 add_weighted_values(slots, signs, numbers, weight, block.start, vectors)
             else:
-                add_weighted_rows(slots, signs, weight, block.start, vectors)
+                add_grouped_values(slots, signs, numbers, weight, block.start, *scratch, vectors)
             if block.sums is not Sums.NONE and rows.buckets is not None:
                 add = _add_to_keys if block.sums is Sums.OF_KEYS else _add_to_draws
                 add(slots, signs, _NO_DOUBLES, rows, block.rows, vectors)
                 if block.of_values:
                     add(slots, signs, numbers, rows, block.values, vectors)
         return self._members
+
+    def _scratch_for(self, slots: int, rows: int) -> Scratch | None:
+        """Return room for sums by slot, None where rows are too few for these to be of use."""
+        if slots > MOST_SCRATCH or rows < LEAST_REPEATS * slots:
+            return None
+        if self._scratch is None or len(self._scratch[1]) < slots:
+            self._scratch = np.zeros((slots, SCRATCH_WIDTH)), np.empty(slots, np.int64)
+        return self._scratch
 
     def absorb(self, into: Slots, other: "WeightedPart", slots: Slots) -> None:
         """Add other's slots[i] to my into[i]."""
@@ -114,6 +138,13 @@ class WeightedPart:
         rows = counts.astype(np.float64), counts
         exacts = [(lambda: rows) if item is None else partial(item.exact_part, slots) for item in cells]
         return self._estimates.results(values, vectors, row_counts, exacts, named)
+
+
+def _add_rows(slots: Slots, signs: Signs, weight: float, start: int, scratch: Scratch | None, vectors: Doubles) -> None:
+    if scratch is None:
+        add_weighted_rows(slots, signs, weight, start, vectors)
+    else:
+        add_grouped_rows(slots, signs, weight, start, *scratch, vectors)
 
 
 def _add_to_keys(slots: Slots, signs: Signs, values: Doubles, rows: Rows, start: int, vectors: Doubles) -> None:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from penstock.engine.control.counter_window import CounterWindow
-from penstock.engine.control.part_reading import edges_between_tasks, is_stateful
 from penstock.engine.control.reading import Reading, TaskLayout
 from penstock.model.columns import Floats, Ints
-from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.execution_graph import Edge, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.model.memory_levels import NO_LEVEL, level_of
@@ -61,8 +60,8 @@ def cluster_snapshot(
         where = _ints(rows.get(place, -1) for place in here)
     graph = after.graph
     since = 0 if before is None else before.time_ns
-    tasks, edges = graph.tasks, edges_between_tasks(graph)
-    window = CounterWindow(before, after, TaskLayout.of(graph))
+    tasks, edges = graph.tasks, after.layout.edges
+    window = CounterWindow(before, after, after.layout)
     row = window.layout.row
     return ClusterSnapshot(
         number,
@@ -76,7 +75,7 @@ def cluster_snapshot(
             np.array([edge.exchange == "rebalance" for edge in edges], np.bool_),
             is_forward=np.array([edge.exchange == "forward" for edge in edges], np.bool_),
         ),
-        queries=_queries(graph, tasks),
+        queries=_queries(after.layout),
         machines=machines,
         instances=_instances(window, where, machine),
         # What each producer sent: shedders drop before that.
@@ -90,11 +89,11 @@ def _tasks(window: CounterWindow, tasks: Sequence[Task], edges: Sequence[Edge]) 
     graph, row = window.after.graph, window.layout.row
     feeding = {row[edge.producer] for edge in edges}
     keyed = {row[edge.consumer] for edge in edges if edge.exchange == "hash"}
-    stateful = [is_stateful(graph, task) for task in tasks]
+    stateful = window.layout.keeps_state
     budgets = window.after.state_budget[window.layout.first]
     numbers = range(len(tasks))
     return TaskColumns(
-        tuple(graph.name(task) for task in tasks),
+        window.layout.task_names,
         application=_ints(0 for _ in numbers),
         is_source=np.array([isinstance(graph.node(task.head).spec, SourceSpec) for task in tasks], np.bool_),
         is_sink=np.array([number not in feeding for number in numbers], np.bool_),
@@ -107,13 +106,8 @@ def _tasks(window: CounterWindow, tasks: Sequence[Task], edges: Sequence[Edge]) 
     )
 
 
-def _queries(graph: ExecutionGraph, tasks: Sequence[Task]) -> QueryColumns:
-    sinks = [
-        (index, graph.node(operator))
-        for index, task in enumerate(tasks)
-        for operator in task.operators
-        if isinstance(graph.node(operator).spec, SinkSpec)
-    ]
+def _queries(layout: TaskLayout) -> QueryColumns:
+    sinks = layout.sinks
     specs = [node.spec for _, node in sinks if isinstance(node.spec, SinkSpec)]
     return QueryColumns(
         tuple(node.name for _, node in sinks),

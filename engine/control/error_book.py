@@ -22,6 +22,8 @@ class ErrorBook:
     def hear(self, part: PartReading) -> None:
         """Take in what was read of instances."""
         table = part.errors
+        if not len(table):
+            return
         numbers, places, counted = integers(table, "number"), integers(table, "place"), figures(table, "figure")
         queries = np.array(table.column("query").to_pylist(), object)
         for query, number in set(zip(queries.tolist(), numbers.tolist(), strict=True)):

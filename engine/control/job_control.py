@@ -10,16 +10,18 @@ from typing import Any
 
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.error_book import ErrorBook
+from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.lag_maxima import LagMaxima
+from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
+from penstock.engine.control.move_control import MoveControl
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.scale_control import ScaleControl, ScaleMemory, ScaleSettings
 from penstock.engine.control.sic_coordinator import SicCoordinator
-from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.engine.jobs.running_memory import RunningMemory
+from penstock.engine.control.steering import scaler
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates, least_rates
@@ -94,32 +96,38 @@ class JobControl:
         now_ns: int,
         log: DecisionLog | None = None,
         shedding: LoadShedding | None = None,
-        limits: RunningLimits | None = None,
+        levers: Levers = NO_LEVERS,
         scaling: ScaleSettings | None = None,
-        memory: RunningMemory | None = None,
     ) -> None:
-        """Begin with nothing measured; ``shedding`` chooses keep rates within ``limits`` as they change.
+        """Begin with nothing measured; ``shedding`` chooses keep rates within limits as they change.
 
-        ``scaling`` says who scales (None: nobody does), ``memory`` the budgets of operators as they change.
+        ``scaling`` says who scales (None: nobody does); who acts does so through ``levers``.
 
         Raises:
             OptionError: there is no such scaler or parameter; the message names the valid ones.
         """
         self._graph = graph
         numbers = count(1)
-        merger = ReadingMerger(graph, options, memory)
+        merger = ReadingMerger(graph, options, levers.memory)
         self._book = ReadingBook(job, merger, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
-        self._cycles = ReadingBook(job, merger, now_ns, numbers)
+        before = None if scaling is None else scaling.memory
+        since_ns = now_ns if before is None else before.began_ns
+        self._cycles = ReadingBook(job, merger, since_ns, numbers)
+        item = None if scaling is None else replace(scaler(scaling.control), acts=scaling.actuator is not None)
+        self._moving = MoveControl(graph, shedding, levers.moves, log)
+        policies = self._moving.beside(item)
+        self._loop = JobLoop(policies, None if before is None else (before.began_ns, before.state))
+        self._moving.begin(self._loop)
         self._scaling: ScaleControl | None = None
-        if scaling is not None:
-            since_ns = now_ns if scaling.memory is None else scaling.memory.began_ns
-            self._scaling = ScaleControl(scaling, graph, ReadingBook(job, merger, since_ns, numbers), log)
+        if scaling is not None and item is not None:
+            book = ReadingBook(job, merger, since_ns, numbers)
+            self._scaling = ScaleControl(scaling, item, self._loop, graph, book, log)
         self._lags = LagMaxima()
         self._errors = ErrorBook()
         self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
-        self.shedding, self._limits = shedding, limits
+        self.shedding, self._limits = shedding, levers.limits
         self._sic = SicCoordinator(graph)
         self._sic_terms: SicTerms | None = None
         self.warn: Callable[[str], None] = _say_nothing
@@ -220,6 +228,8 @@ class JobControl:
         self._decide(snapshot)
         self._lags.see(snapshot)
         self._ticks += 1
+        self._loop.now_s(now_ns)
+        self._moving.turn(now_ns)
         if self._scaling is not None:
             places = (job.managers, job.caller, job.places, job.silent_s)
             self._scaling.tick(places, self._latest, now_ns)
@@ -276,7 +286,7 @@ class JobControl:
     ) -> KeepOrder | None:
         if self._limits is not None:
             shedding.change(self._limits.wanted)
-        cycle = shedding.cycle(seen, in_force, self._errors.take())
+        cycle = shedding.cycle(self._moving.prepared(seen), in_force, self._errors.take())
         if cycle is None and shedding.shed == "sic":
             status = self._status_by_sic(shedding, seen)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
@@ -284,8 +294,7 @@ class JobControl:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         else:
-            if self._scaling is not None:
-                self._scaling.saw_cycle(cycle.snapshot, cycle.decision, now_ns)
+            said = self._moving.judge(cycle, now_ns)
             if self._log is not None:
                 name = shedding.policy_name
                 if self._policy is not shedding.policy:
@@ -298,6 +307,7 @@ class JobControl:
                     "infeasible": cycle.status.infeasible,
                     "missed": cycle.status.missed,
                     "exempt": sorted(cycle.exempt),
+                    **said,
                 }
                 self._log.result(cycle.snapshot, name, "applied" if shedding.is_acting else "recommended", detail)
             status = cycle.status

@@ -29,8 +29,8 @@ from penstock.shedding.segments import Fits, Segment, fitted, with_segments
 from penstock.shedding.source_backlog import BacklogRule, counted_backlog
 from penstock.shedding.useful_time import with_useful_time
 
-_WITHOUT_MOVES = {"moves": False, "warm_up.timeout_s": 0.0}
-"""A cycle moves nothing, so that a start is no reason to run at minimums."""
+_ON_A_JOB = {"warm_up.timeout_s": 0.0}
+"""An instance takes over what another had, and does not warm up: a start is no reason to run at minimums."""
 
 
 _WITHOUT_POLICY = ("off", "sic")
@@ -51,9 +51,9 @@ class ShedCycle:
 class LoadShedding:
     """Keep rates of one run, and what is remembered between two cycles."""
 
-    def __init__(self, graph: ExecutionGraph, control: Control) -> None:
-        """Begin with nothing shed, and the limits of the program."""
-        self._graph, self._control = graph, control
+    def __init__(self, graph: ExecutionGraph, control: Control, *, moves: bool = False) -> None:
+        """Begin with nothing shed, and the limits of the program; ``moves``: somebody carries moves out."""
+        self._graph, self._control, self._moves = graph, control, moves
         self._fits: Fits = {}
         self._old: Mapping[str, float] | None = None
         self._rates = KeepRates()
@@ -72,7 +72,8 @@ class LoadShedding:
         return make_policy(
             _policy_name(shed),
             {
-                **_WITHOUT_MOVES,
+                **_ON_A_JOB,
+                "moves": self._moves,
                 "reading.sources": self._control.offered,
                 # Ticks come a little early or late; the caller counts them.
                 "period_s": 0.5 * self._control.period_s,

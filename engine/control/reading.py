@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +26,9 @@ from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.columns import Bools, Floats
 from penstock.model.config import LoopOptions
-from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId
+from penstock.model.job_graph import OperatorNode, SinkSpec
 
 Numbers = NDArray[np.int64]
 
@@ -70,7 +72,7 @@ class Reading:
     state, NaN without a bound.
     """
 
-    graph: ExecutionGraph = field(repr=False)
+    layout: "TaskLayout" = field(repr=False)
     time_ns: int
     read_ns: Floats
     places: tuple[str, ...]
@@ -93,14 +95,22 @@ class Reading:
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def graph(self) -> ExecutionGraph:
+        """The plan of the job."""
+        return self.layout.graph
+
+    @property
     def age_ns(self) -> Floats:
         """The time since each instance began: its times add up to the wall clock."""
         return np.asarray(self.spent_ns.sum(axis=1), np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskLayout:
-    """The instances of a plan in task order: the row of the first of each task, and of each operator its task."""
+    """The instances of a plan in task order: the row of the first of each task, and of each operator its task.
+
+    What follows from the plan alone is worked out once, for all that is read of it.
+    """
 
     graph: ExecutionGraph
     first: Numbers
@@ -116,13 +126,52 @@ class TaskLayout:
     @property
     def count(self) -> int:
         """The number of instances."""
-        return sum(task.parallelism for task in self.graph.tasks)
+        return len(self.task)
 
-    @property
+    @cached_property
+    def edges(self) -> Sequence[Edge]:
+        """The edges that are channels."""
+        return edges_between_tasks(self.graph)
+
+    @cached_property
+    def parallelism(self) -> Numbers:
+        """The instances of each task."""
+        return np.array([task.parallelism for task in self.graph.tasks], np.int64)
+
+    @cached_property
+    def producers(self) -> Numbers:
+        """The instances at the producing end of each edge."""
+        return self.parallelism[np.array([self.row[edge.producer] for edge in self.edges], np.int64)]
+
+    @cached_property
+    def consumers(self) -> Numbers:
+        """The instances at the consuming end of each edge."""
+        return self.parallelism[np.array([self.row[edge.consumer] for edge in self.edges], np.int64)]
+
+    @cached_property
+    def keeps_state(self) -> Sequence[bool]:
+        """Which tasks keep keyed state."""
+        return [is_stateful(self.graph, task) for task in self.graph.tasks]
+
+    @cached_property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of tasks."""
+        return tuple(map(self.graph.name, self.graph.tasks))
+
+    @cached_property
+    def sinks(self) -> Sequence[tuple[int, OperatorNode]]:
+        """The sinks, each with the row of its task."""
+        return [
+            (index, node)
+            for index, task in enumerate(self.graph.tasks)
+            for node in map(self.graph.node, task.operators)
+            if isinstance(node.spec, SinkSpec)
+        ]
+
+    @cached_property
     def task(self) -> Numbers:
         """The row of each instance's task."""
-        counts = [task.parallelism for task in self.graph.tasks]
-        return np.repeat(np.arange(len(counts)), counts)
+        return np.repeat(np.arange(len(self.parallelism)), self.parallelism)
 
 
 def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: int) -> Reading:
@@ -136,7 +185,7 @@ class ReadingMerger:
 
     def __init__(self, graph: ExecutionGraph, options: LoopOptions, memory: RunningMemory | None = None) -> None:
         """Learn the layout of a plan, which does not change; budgets do with ``memory``."""
-        self._layout, self._edges = TaskLayout.of(graph), edges_between_tasks(graph)
+        self._layout = TaskLayout.of(graph)
         self.names = tuple(name for task in graph.tasks for name in graph.instances(task))
         """The names of instances, in task order."""
         self._options, self._memory = options, memory
@@ -159,20 +208,17 @@ class ReadingMerger:
 
     def _of_plan(self, part: PartReading) -> PartReading:
         """Return a part without instances that the plan does not have: they have left, and others went on."""
-        graph, row = self._layout.graph, self._layout.row
-        counts = np.array([task.parallelism for task in graph.tasks], np.int64)
-        producers = counts[np.array([row[edge.producer] for edge in self._edges], np.int64)]
-        consumers = counts[np.array([row[edge.consumer] for edge in self._edges], np.int64)]
+        layout = self._layout
         return replace(
             part,
-            instances=_below(part.instances, "task", counts),
-            sent=_below(part.sent, "edge", producers),
-            received=_below(part.received, "edge", consumers),
-            partitions=_below(part.partitions, "task", counts),
+            instances=_below(part.instances, "task", layout.parallelism),
+            sent=_below(part.sent, "edge", layout.producers),
+            received=_below(part.received, "edge", layout.consumers),
+            partitions=_below(part.partitions, "task", layout.parallelism),
         )
 
     def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
-        layout, edges, graph = self._layout, self._edges, self._layout.graph
+        layout, edges = self._layout, self._layout.edges
         figure = _Scattered(layout, parts)
         read_ns = np.full(layout.count, NAN)
         places = [""] * layout.count
@@ -182,16 +228,16 @@ class ReadingMerger:
             for row in own.tolist():
                 places[row] = place
         queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
-        counts = [task.parallelism for task in graph.tasks]
+        counts = layout.parallelism
         consumers = [layout.row[edge.consumer] for edge in edges]
-        received = _ByEdge([counts[row] for row in consumers], [part.received for part in parts.values()])
-        sent = _ByEdge([counts[layout.row[edge.producer]] for edge in edges], [part.sent for part in parts.values()])
+        received = _ByEdge(layout.consumers, [part.received for part in parts.values()])
+        sent = _ByEdge(layout.producers, [part.sent for part in parts.values()])
         waits = received("waiting")
         for consumer, waiting in zip(consumers, waits, strict=True):
             queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
         offered = tuple(rows + waiting for rows, waiting in zip(received("rows"), waits, strict=True))
         return Reading(
-            graph,
+            layout,
             time_ns,
             read_ns,
             tuple(places),
@@ -208,7 +254,7 @@ class ReadingMerger:
             figure("state_bytes"),
             tuple(sent("rows")),
             offered,
-            *_budgets(graph, self._options, {} if self._memory is None else self._memory.wanted),
+            *_budgets(layout.graph, self._options, {} if self._memory is None else self._memory.wanted),
             _logs(figure, parts),
             process_cpu_ns,
         )
@@ -250,9 +296,9 @@ def _logs(figure: _Scattered, parts: Mapping[str, PartReading]) -> LogReadings:
 class _ByEdge:
     """Columns of tables with a row for each edge and instance at one end of it, by edge; NaN where there is none."""
 
-    def __init__(self, counts: Sequence[int], tables: Sequence[pa.Table]) -> None:
+    def __init__(self, counts: Numbers, tables: Sequence[pa.Table]) -> None:
         """``counts``: instances at that end of each edge."""
-        self._counts = np.array(counts, np.int64)
+        self._counts = counts
         self._starts = np.cumsum(self._counts) - self._counts
         self._table = pa.concat_tables(tables) if tables else None
 

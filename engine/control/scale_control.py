@@ -8,28 +8,22 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from penstock.engine.control.decision_log import DecisionLog
+from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
-from penstock.engine.control.size_orders import order_of
-from penstock.engine.control.steering import scaler
+from penstock.engine.control.size_orders import order_of, wanted_bytes
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.plan import Decision, RescalePlan
+from penstock.model.plan import RescalePlan
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.control_loop import ControlLoop
-from penstock.scheduler.loop_events import shed_applications
-from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
-from penstock.scheduler.ownership import Resource
+from penstock.scheduler.control_loop import Steering
+from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState
 
 Places = tuple[Any, str, Mapping[str, str], Mapping[str, float]]
 """Task managers, the caller, the places of instances, and how long ago each was heard, as `ReadingBook` takes them."""
-
-
-ACTUATORS = frozenset({Resource.PARALLELISM, Resource.TASK_MEMORY})
-"""What a running job can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +43,7 @@ class ScaleMemory:
 class ScaleSettings:
     """Who scales, by a ``control``; with an ``actuator`` that one acts.
 
-    With the ``memory`` of the plan before what was done to that one counts; the policy begins anew, as tasks may be
-    others.
+    With the ``memory`` of the plan before what was done to that one counts.
     """
 
     control: Control
@@ -62,23 +55,21 @@ class ScaleControl:
     """One scaler over one plan of a job."""
 
     def __init__(
-        self, settings: ScaleSettings, graph: ExecutionGraph, book: ReadingBook, log: DecisionLog | None
+        self,
+        settings: ScaleSettings,
+        item: Steering,
+        loop: JobLoop,
+        graph: ExecutionGraph,
+        book: ReadingBook,
+        log: DecisionLog | None,
     ) -> None:
-        """Begin with nothing seen; ``book`` is its own, with windows as long as its interval.
-
-        Raises:
-            OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
-        """
-        item, actuator, memory = scaler(settings.control), settings.actuator, settings.memory
+        """Begin with nothing seen, as the ``item`` of a loop; ``book`` is its own, with windows of its interval."""
+        actuator, memory = settings.actuator, settings.memory
         self.name = item.name
         self._policy, self._graph = item.policy, graph
         self._actuator = actuator
-        self._loop = ControlLoop((item,), acts=actuator is not None, actuators=ACTUATORS)
+        self._loop = loop
         self._book, self._log = book, log
-        self._began_ns = None if memory is None else memory.began_ns
-        self._state = self._loop.start(0.0)
-        if memory is not None:
-            self._state = replace(memory.state, memories=self._state.memories)
         self._has_looked = False
         self._acted_on = None if memory is None else memory.acted_on
         self._mode = "act" if settings.control.may_scale else "recommend"
@@ -87,9 +78,9 @@ class ScaleControl:
 
     def memory(self) -> ScaleMemory | None:
         """Return what is remembered, None: nothing was seen."""
-        if self._began_ns is None:
+        if self._loop.began_ns is None:
             return None
-        return ScaleMemory(self._began_ns, self._state, self._acted_on, self.status)
+        return ScaleMemory(self._loop.began_ns, self._loop.state, self._acted_on, self.status)
 
     def tick(
         self,
@@ -98,21 +89,19 @@ class ScaleControl:
         now_ns: int,
     ) -> None:
         """Let the scaler see the job if it is time; keep what it decides, and let it be done."""
-        if self._began_ns is None:
-            self._began_ns = now_ns
-        now_s = (now_ns - self._began_ns) / 1e9
+        loop, now_s = self._loop, self._loop.now_s(now_ns)
         if self._actuator is not None and (result := self._actuator.turn(now_ns)) is not None:
-            self._ended(result, now_s)
+            self._ended(result, now_ns)
         if not self._has_looked:
             self._has_looked = True
             if self._log is not None:
                 self._log.begin(self.name, self._policy)
             self._look(places, latest, now_ns)
             return
-        if not self._loop.due(self._state, now_s):
+        if self.name not in loop.loop.due(loop.state, now_s):
             return
         snapshot = self._look(places, latest, now_ns)
-        decisions, effects, self._state = self._loop.tick({self.name: snapshot}, now_s, self._state)
+        decisions, effects, loop.state = loop.loop.tick({self.name: snapshot}, now_s, loop.state)
         for decision in decisions:
             self._keep(decision, effects)
             self.status = self._status_of(decision)
@@ -124,11 +113,13 @@ class ScaleControl:
     def _status_of(self, decision: LoopDecision) -> ScalingStatus:
         sizes = decision.allowed.tasks if isinstance(decision.allowed, RescalePlan) else ()
         tasks = self._graph.tasks
-        wanted = tuple((self._graph.name(tasks[it.task]), tasks[it.task].parallelism, it.parallelism) for it in sizes)
-        outcome = "" if not wanted else "begun" if decision.acts else "recommended"
+        named = [(self._graph.name(tasks[it.task]), tasks[it.task].parallelism, it) for it in sizes]
+        wanted = tuple((name, now, it.parallelism) for name, now, it in named if it.parallelism != now)
+        memory = tuple((name, size) for name, _, it in named if (size := wanted_bytes(it)) is not None)
+        outcome = "" if not named else "begun" if decision.acts else "recommended"
         withheld = decision.withheld[0].reason if decision.withheld else ""
         changes = 0 if self.status is None else self.status.changes
-        return ScalingStatus(self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, changes)
+        return ScalingStatus(self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, changes, memory)
 
     def _keep(self, decision: LoopDecision, effects: Sequence[Effect]) -> None:
         if self._log is None:
@@ -138,8 +129,8 @@ class ScaleControl:
             outcome = "begun" if decision.acts else "recommended"
             self._log.result(decision.snapshot, self.name, outcome, detail_of(decision, effects))
 
-    def _ended(self, result: ScaleResult, now_s: float) -> None:
-        self._state = ended(self._state, self._state.busy, now_s, is_done=result.failure is None)
+    def _ended(self, result: ScaleResult, now_ns: int) -> None:
+        self._loop.ended(now_ns, is_done=result.failure is None)
         if self._log is not None and self._acted_on is not None:
             detail = {"failure": result.failure} if result.summary is None else asdict(result.summary)
             self._log.result(self._acted_on, self.name, "failed" if result.failure else "applied", detail)
@@ -147,13 +138,6 @@ class ScaleControl:
         if self.status is not None:
             outcome, done = ("applied", 1) if result.failure is None else (f"failed: {result.failure}", 0)
             self.status = replace(self.status, outcome=outcome, changes=self.status.changes + done)
-
-    def saw_cycle(self, snapshot: ClusterSnapshot, decision: Decision, now_ns: int) -> None:
-        """Take in a cycle of load shedding: if it sheds for long, the scaler is due."""
-        if self._began_ns is not None:
-            now_s = (now_ns - self._began_ns) / 1e9
-            shed = shed_applications(snapshot, decision)
-            self._state = self._loop.after_shedding(self._state, shed, snapshot, now_s)
 
     def forget(self, manager: str) -> None:
         """A task manager is lost."""

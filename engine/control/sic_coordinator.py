@@ -48,9 +48,10 @@ class SicCoordinator:
         if part is None:
             return
         sums = np.zeros((len(KINDS), len(self.queries)))
-        query = np.asarray(part.sic.column("query").to_numpy(), np.intp)
-        for row, name in enumerate(KINDS):
-            np.add.at(sums[row], query, np.asarray(part.sic.column(name).to_numpy(), np.float64))
+        if len(part.sic):
+            query = np.asarray(part.sic.column("query").to_numpy(), np.intp)
+            for row, name in enumerate(KINDS):
+                np.add.at(sums[row], query, np.asarray(part.sic.column(name).to_numpy(), np.float64))
         self._heard[manager] = sums
 
     def forget(self, manager: str) -> None:

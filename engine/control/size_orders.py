@@ -23,18 +23,18 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
         task = tasks[size.task]
         if size.parallelism != task.parallelism:
             parallelism |= {graph.node(operator).name: size.parallelism for operator in task.operators}
-        wanted_bytes, now_bytes = _wanted(size), _now(snapshot, size.task)
+        wanted, now_bytes = wanted_bytes(size), _now(snapshot, size.task)
         keyed = [node.name for operator in task.operators if lies_by_key(graph, node := graph.node(operator))]
-        if wanted_bytes is not None and keyed and wanted_bytes != now_bytes:
-            rises = wanted_bytes > now_bytes
-            memory[rises].update(dict.fromkeys(keyed, max(wanted_bytes // len(keyed), LEAST_BYTES)))
+        if wanted is not None and keyed and wanted != now_bytes:
+            rises = wanted > now_bytes
+            memory[rises].update(dict.fromkeys(keyed, max(wanted // len(keyed), LEAST_BYTES)))
     after = {row: task.parallelism for row, task in enumerate(tasks)}
     after |= {size.task: size.parallelism for size in plan.tasks}
     falls, rises_to = memory
     return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to)
 
 
-def _wanted(size: TaskSize) -> int | None:
+def wanted_bytes(size: TaskSize) -> int | None:
     """Return the memory of each instance that a size asks for, None: as it is."""
     if size.managed_bytes is not None or size.memory_level is None:
         return size.managed_bytes

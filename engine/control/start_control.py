@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.load_shedding import LoadShedding
-from penstock.engine.control.scale_actuator import ScaleActuator
+from penstock.engine.control.move_control import can_move
 from penstock.engine.control.scale_control import ScaleSettings
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
-from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.model.control import BY_SIC, NOBODY, Control, ControlOptions, Limits
 from penstock.model.errors import OptionError
 
@@ -24,14 +23,12 @@ def start_control(
     now_ns: int,
     options: ControlOptions,
     warn: Callable[[str], None],
-    limits: RunningLimits | None = None,
-    actuator: ScaleActuator | None = None,
+    levers: Levers = NO_LEVERS,
     before: JobControl | None = None,
-    memory: RunningMemory | None = None,
 ) -> JobControl:
-    """Return the controllers of a job, which heed ``limits`` as they change; ``actuator`` carries sizes out.
+    """Return the controllers of a job, which act through ``levers``.
 
-    ``before`` are those of the job's plan before, which are closed; ``memory`` is that of operators as it changes.
+    ``before`` are those of the job's plan before, which are closed.
 
     Raises:
         OptionError: the log cannot be written, limits are of a query without a contract, or who is to scale is not
@@ -41,12 +38,12 @@ def start_control(
     control = RECOMMENDED if options.control is None and options.log is not None else options.control
     shedding = None
     if control is not None:
-        shedding = LoadShedding(plan.graph, control)
+        shedding = LoadShedding(plan.graph, control, moves=control.may_shed and can_move(plan.graph, levers.moves))
         if control.shed in BY_SIC:
             _check_sic(shedding.scope, control.shed, acts=control.is_acting)
         if control.is_acting and (sentence := _useless(shedding.scope)):
             warn(sentence)
-    if shedding is not None and limits is not None:
+    if shedding is not None and levers.limits is not None:
         assert control is not None
         scope, acts = shedding.scope, shedding.is_acting
 
@@ -55,9 +52,9 @@ def start_control(
             if wanted.shed in BY_SIC:
                 _check_sic(scope, wanted.shed, acts=acts)
 
-        limits.watch(check, control.shed)
+        levers.limits.watch(check, control.shed)
     if control is not None and control.scale != NOBODY:
-        if control.may_scale and actuator is None:
+        if control.may_scale and levers.sizes is None:
             raise OptionError(
                 f"scale={control.scale!r} with mode={control.mode!r} changes parallelism and task managers: run the "
                 "job with executor='processes' or 'ray' (--executor processes) and checkpoint_dir=..., or say "
@@ -70,14 +67,14 @@ def start_control(
             )
         # What there is not is refused before a file is made.
         scaler(control)
-        if memory is not None:
-            memory.quota_bytes = control.memory_bytes
+        if levers.memory is not None:
+            levers.memory.quota_bytes = control.memory_bytes
     log = None if options.log is None else DecisionLog(options.log, warn)
     scaling = None
     if control is not None and control.scale != NOBODY:
-        acting = actuator if control.may_scale else None
+        acting = levers.sizes if control.may_scale else None
         scaling = ScaleSettings(control, acting, None if before is None else before.scale_memory)
-    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, limits, scaling, memory)
+    started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, levers, scaling)
     if before is not None:
         started.know(before.measured_cpu)
     started.warn = warn

@@ -14,7 +14,14 @@ START_OF_TIME_US = -(1 << 63)
 """The watermark before anything is known."""
 
 Sic = tuple[float, ...]
-"""Source information content by the number of its query, >= 0; empty: of none."""
+"""Source information content by the number of its query, and behind that, likewise, what of it was dropped; all >= 0.
+
+Empty: of none.
+"""
+
+
+NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
+"""The rows of a batch that brings SIC alone."""
 
 
 def sum_of_sic(one: Sic, other: Sic) -> Sic:

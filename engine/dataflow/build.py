@@ -2,15 +2,17 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.engine.core.contract import Operator, RowCounters
-from penstock.engine.dataflow.exchange import Output
+from penstock.engine.dataflow.exchange import Output, Rebalance
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.wiring import Pair
 from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.plan.free_edges import Routes
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
@@ -112,6 +114,13 @@ class Build:
         for head in self.heads():
             head.set_keep(rates.sources.get(head.name, 1.0), branches)
 
+    def set_routes(self, routes: Routes) -> None:
+        """Let instances get these shares of rows that may go to any, from the next batch on; in turns without."""
+        for edge, outputs in self.outputs.items():
+            for output in outputs.values():
+                if isinstance(output, Rebalance):
+                    output.set_shares(routes.get(self.graph.node(edge.consumer).name, ()))
+
     def set_memory(self, budgets: Mapping[str, int | None]) -> None:
         """Let operators whose state lies by keys, by name, have these budgets in each of their instances."""
         for operator, stores in self.stores.items():
@@ -126,8 +135,10 @@ class Build:
             head.set_sic(terms)
         for instance in self.instances:
             for node in instance.nodes:
-                if isinstance(node.operator, SinkOperator) and terms.accuracy:
-                    node.operator.share = terms.accuracy[terms.queries.index(node.name)]
+                if isinstance(node.operator, SinkOperator):
+                    number = terms.queries.index(node.name)
+                    told = terms.accuracy[number] if terms.accuracy else 1.0
+                    node.operator.loss.hear(told, partial(node.sic.of, number))
 
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what sources have read since the last call, with its keep rates; nothing of those not armed."""

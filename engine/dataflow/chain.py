@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import pyarrow as pa
-
 from penstock.engine.core.contract import Emission, Operator, RowCounters
 from penstock.engine.core.elements import (
     END_OF_TIME_US,
+    NO_ROWS,
     START_OF_TIME_US,
     Barrier,
     Batch,
@@ -28,8 +27,6 @@ from penstock.engine.core.elements import (
 from penstock.engine.dataflow.dead_letter_output import DeadLetterOutput
 from penstock.engine.dataflow.exchange import Output
 from penstock.engine.dataflow.sic_account import SicAccount
-
-_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
 
 
 @dataclass(slots=True)
@@ -125,10 +122,10 @@ def _send_sic(node: ChainNode) -> Iterator[Room]:
         shares = iter(node.sic.leave(name))
         for target in node.chained.get(name, ()):
             if any(sic := next(shares)):
-                yield from push(target, target.port, Batch(_NO_ROWS, sic=sic))
+                yield from push(target, target.port, Batch(NO_ROWS, sic=sic))
         for output in node.exchanged.get(name, ()):
             if any(sic := next(shares)):
-                output.send_sic(Batch(_NO_ROWS, sic=sic))
+                output.send_sic(Batch(NO_ROWS, sic=sic))
 
 
 def send_letters(node: ChainNode) -> Iterator[Room]:
@@ -219,6 +216,9 @@ def _emit(node: ChainNode, emissions: Iterable[Emission], cause: Batch | None = 
 def _watermark(node: ChainNode, time_us: int) -> Iterator[Room]:
     if time_us > node.watermark_us:
         node.watermark_us = time_us
+        if node.sic.holds and node.sic.has_lost():
+            # Results that the watermark makes leave behind it are to know what was dropped before.
+            yield from _send_sic(node)
         yield from _control(node, Watermark(time_us))
 
 

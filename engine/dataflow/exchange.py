@@ -8,7 +8,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.elements import Batch, Element, EndOfStream, Idle, Left, Reroute, Watermark, part_of_sic
+from penstock.engine.core.elements import (
+    NO_ROWS,
+    Batch,
+    Element,
+    EndOfStream,
+    Idle,
+    Left,
+    Reroute,
+    Watermark,
+    part_of_sic,
+)
+from penstock.engine.dataflow.weighted_turns import WeightedTurns
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
 from penstock.engine.transport.halves import FullSenders, SendingHalf
 from penstock.model.ids import TaskId
@@ -68,8 +79,23 @@ class Output(ABC):
         """Send rows to the instance or instances they belong to."""
 
     def send_sic(self, batch: Batch) -> None:
-        """Send a batch without rows, which only brings SIC, to any receiver."""
-        self.senders[0].put(batch)
+        """Send a batch without rows, which only brings SIC, to any receiver, and what was dropped to all."""
+        self.senders[0].put(self._told_all(batch))
+
+    def _told_all(self, batch: Batch) -> Batch:
+        """Let all receivers know what was dropped, an equal share each; return the batch without that.
+
+        Any of them may have the results of which something is missing.
+        """
+        queries = len(batch.sic) // 2
+        lost = batch.sic[queries:]
+        if len(self.senders) == 1 or not any(lost):
+            return batch
+        nothing = (0.0,) * queries
+        share = (*nothing, *part_of_sic(lost, 1, len(self.senders)))
+        for sender in self.senders:
+            sender.put(Batch(NO_ROWS, sic=share))
+        return replace(batch, sic=(*batch.sic[:queries], *nothing))
 
     def send_control(self, element: Element) -> None:
         """Send a control element to every receiver, after all rows sent before."""
@@ -103,27 +129,48 @@ class Forward(Output):
 
 
 class Rebalance(Output):
-    """Batches go to the receivers in turn."""
+    """Batches go to the receivers in turn, or so that each gets its share of the rows."""
 
     def __init__(self, senders: Sequence[SendingHalf], first: int = 0) -> None:
         """Start with receiver ``first``, so that several producers do not all begin with the same one."""
         super().__init__(senders)
+        self._first = first
         self._next = first % len(self.senders)
+        self._turns: WeightedTurns | None = None
+        self.shares: tuple[float, ...] = ()
+        """The shares that receivers are to get; (): batches go in turn."""
+
+    def set_shares(self, shares: Sequence[float]) -> None:
+        """Let receivers get these shares of the rows from here on; none, or of others than are there: in turn."""
+        self.shares = tuple(shares) if len(shares) == len(self.senders) else ()
+        self._turns = WeightedTurns(self.shares, self._first) if self.shares else None
 
     def has_room(self) -> bool:
         """Return whether the receiver whose turn it is has room."""
-        return self.senders[self._next].has_room()
+        return self.senders[self._turn()].has_room()
+
+    def join(self, senders: Sequence[SendingHalf]) -> None:
+        """Send to these, too; shares were of the others."""
+        super().join(senders)
+        self.set_shares(self.shares)
 
     def dismiss(self, count: int) -> None:
-        """Leave the last receivers out of the round."""
+        """Leave the last receivers out of the round; shares were of them, too."""
         super().dismiss(count)
         self._next %= len(self.senders)
+        self.set_shares(self.shares)
 
     def send(self, batch: Batch) -> None:
         """Send rows to the next receiver."""
         self._is_idle = False
-        self.senders[self._next].put(batch)
-        self._next = (self._next + 1) % len(self.senders)
+        self.senders[self._turn()].put(self._told_all(batch))
+        if self._turns is not None:
+            self._turns.give(batch.rows.num_rows)
+        else:
+            self._next = (self._next + 1) % len(self.senders)
+
+    def _turn(self) -> int:
+        return self._next if self._turns is None else self._turns.next
 
 
 class Broadcast(Output):
@@ -160,7 +207,7 @@ class Hash(Output):
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
         self._is_idle = False
-        hashes = self._hashes(batch.rows)
+        hashes, batch = self._hashes(batch.rows), self._told_all(batch)
         parts = partition(hashes, self._owners, len(self.senders))
         for sender, rows in zip(self.senders, parts, strict=True):
             if rows.size == batch.rows.num_rows:

@@ -26,7 +26,8 @@ class SicAccount:
         self.outputs = tuple(routes)
         self._shares: dict[str, tuple[Floats, Floats]] = {}
         for name, edges in routes.items():
-            behind = np.array(edges, np.float64)
+            # What was dropped of a query goes where its SIC goes.
+            behind = np.tile(np.array(edges, np.float64), 2)
             ways = behind.sum(axis=0)
             # A query that several edges lead to gets a part of it by each.
             self._shares[name] = behind / np.maximum(ways, 1.0), (ways == 0).astype(np.float64)
@@ -57,6 +58,16 @@ class SicAccount:
         """Return whether something has waited long enough."""
         return self.holds and now_ns >= self._due_ns
 
+    def has_lost(self) -> bool:
+        """Return whether what waits says that something was dropped."""
+        return self._held is not None and bool(self._held[len(self._held) // 2 :].any())
+
     def total(self) -> Sic:
-        """Return what is held: of a sink, all that has come."""
-        return () if self._held is None else tuple(self._held.tolist())
+        """Return what is held, by query: of a sink, all that has come."""
+        return () if self._held is None else tuple(self._held[: len(self._held) // 2].tolist())
+
+    def of(self, query: int) -> tuple[float, float]:
+        """Return what is held of one query, and what says that so much of it was dropped."""
+        if self._held is None:
+            return 0.0, 0.0
+        return float(self._held[query]), float(self._held[len(self._held) // 2 + query])

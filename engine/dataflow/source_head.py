@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.contract import Clock, DeadLetters, RowCounters, asleep
-from penstock.engine.core.elements import END_OF_TIME_US, Element, EndOfStream, Sic
+from penstock.engine.core.elements import END_OF_TIME_US, NO_ROWS, Batch, Element, EndOfStream, Sic
 from penstock.engine.dataflow.gathered_rows import GatheredRows
 from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
@@ -333,7 +333,9 @@ class SourceHead:
         """Let gathered rows go, if it is time, and behind them the watermark."""
         yield from self._flush(now_ns, force=force)
         if not self._gathered.rows:
-            yield from self._watermark.advance(self._partitions, now_ns)
+            for element in self._watermark.advance(self._partitions, now_ns):
+                yield from self._lost()
+                yield element
 
     def _flush(self, now_ns: int, *, force: bool) -> Iterator[Element]:
         batches = self._gathered.leave(now_ns, force=force)
@@ -343,8 +345,14 @@ class SourceHead:
 
     def _finish(self, end: EndOfStream) -> Iterator[Element]:
         yield from self._flush(0, force=True)
+        yield from self._lost()
         self.ended = True
         yield end
+
+    def _lost(self) -> Iterator[Element]:
+        """Let what was dropped be known behind, if no row has taken it along."""
+        if self.sic is not None and self.sic.has_lost():
+            yield Batch(NO_ROWS, sic=self.sic.take())
 
     def _rates_of(self, partition: Partition, read: Read) -> tuple[float, bytes, bytes]:
         """Return the keep rate of the rows of a read, and the steps that go on at branches and samplers of keys.

@@ -1,7 +1,8 @@
 """SIC at one source instance: what its records stand for, what is generated, and what of it goes on.
 
 A record that is read counts as generated, whether it stays or not. The rows that stay of a read share the SIC of its
-records; where none does, the next rows take it along.
+records; where none does, the next rows take it along, or the next watermark. What was dropped goes along beside it, so
+that results know of it as soon as they can.
 """
 
 from collections.abc import Collection
@@ -23,7 +24,8 @@ class SourceSic:
         """Of all records that were read."""
         self.admitted: Floats = np.zeros(len(terms.queries))
         """Of those that were not dropped."""
-        self._carried: Floats = np.zeros(len(terms.queries))
+        # By query, and behind that what was dropped by query (`Sic`).
+        self._carried: Floats = np.zeros(2 * len(terms.queries))
         self.set_terms(terms)
 
     def set_terms(self, terms: SicTerms) -> None:
@@ -36,17 +38,25 @@ class SourceSic:
         """Count records that were read; ``dropped_at`` are the branches at which those that stay are dropped."""
         sic = self._row * records
         self.generated += sic
+        kept, lost = np.split(self._carried, 2)
         if not is_kept:
+            lost += sic
             return
         if dropped_at:
+            full = sic.copy()
             for branches, queries in self._ways:
                 if not branches.isdisjoint(dropped_at):
                     sic[queries] = 0.0
+            lost += full - sic
         self.admitted += sic
-        self._carried += sic
+        kept += sic
+
+    def has_lost(self) -> bool:
+        """Return whether something was dropped that nobody behind knows of yet."""
+        return bool(self._carried[len(self._carried) // 2 :].any())
 
     def take(self) -> Sic:
-        """Return the SIC of what was read since the last call, which goes with rows that stay."""
+        """Return the SIC of what was read since the last call, and of what of it was dropped."""
         taken = tuple(self._carried.tolist())
         self._carried[:] = 0.0
         return taken if any(taken) else ()

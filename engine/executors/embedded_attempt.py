@@ -90,6 +90,8 @@ class EmbeddedAttempt:
         self._plan, self._options, self._clock, self._control = plan, options, context.clock, control
         self._checkpoints = checkpoints = context.checkpoints
         self._shed, self._take_stretches = context.shed, context.take_stretches
+        self._routes, self._routed = context.routes, 0
+        context.routes.open(context.resources, plan.name)
         self._memory, self._told_memory = context.memory, context.memory.wanted
         self._log_ns = 0
         self._bad_records = options.bad_records or BadRecords()
@@ -234,11 +236,17 @@ class EmbeddedAttempt:
         """Return {}: there is this process alone."""
         return {}
 
+    def _route(self, build: Build) -> None:
+        """Let rows that may go to any instance go as it was asked for."""
+        self._routed = self._routes.version
+        build.set_routes(self._routes.of(self._plan.graph))
+
     def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> None:
         """Let instances that were built run from the next step on."""
         self.at_end = False
         if self._shed.rates is not None:
             part.set_keep(self._shed.rates)
+        self._route(part)
         if self._checkpoints is not None:
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
         self._bad_records.began(read_decided(part))
@@ -251,6 +259,8 @@ class EmbeddedAttempt:
             rates = None if self._control is None else self._control.look(self.build)
             if rates is not None:
                 self.set_keep(rates)
+            if self._routed != self._routes.version:
+                self._route(self.build)
             if self._memory.wanted is not self._told_memory:
                 self._told_memory = self._memory.wanted
                 self.build.set_memory(self._told_memory)

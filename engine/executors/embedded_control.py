@@ -6,6 +6,7 @@ They place nothing, as there is one process. A user's function that takes long d
 from collections.abc import Callable
 
 from penstock.engine.control.job_control import TICK_NS, JobControl, JobPlaces
+from penstock.engine.control.levers import Levers
 from penstock.engine.control.local_guard import GUARD_NS, LocalGuard
 from penstock.engine.control.local_sic import LocalSic
 from penstock.engine.control.part_reading import read_part
@@ -95,8 +96,8 @@ def open_control(options: ControlOptions, plan: JobPlan, context: AttemptContext
     """
 
     def make(plan: JobPlan) -> JobControl:
-        now_ns, memory = context.clock.monotonic_ns(), context.memory
-        return start_control(plan, now_ns, options, context.warn, context.limits, memory=memory)
+        levers = Levers(context.limits, context.memory)
+        return start_control(plan, context.clock.monotonic_ns(), options, context.warn, levers)
 
     embedded = EmbeddedControl(plan, make, context.clock, SystemProbe())
     context.resources.callback(embedded.close)

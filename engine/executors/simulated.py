@@ -23,6 +23,7 @@ from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.executors.simulation.random_rates import branches_above, kept_input
+from penstock.engine.executors.simulation.random_routes import RandomRoutes
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
 from penstock.engine.executors.simulation.rescales import RandomRescales
 from penstock.engine.executors.simulation.seed_result import SeedResult
@@ -102,6 +103,8 @@ class Simulation:
         """About how many moves are asked for while an undisturbed job runs."""
         self.rescales = False
         """Whether the parallelism of operators changes at random while a job runs. To be set before `run`."""
+        self.routes = False
+        """Whether shares of rows that may go to any instance change at random. To be set before `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[tuple[int, bool], ExecutionGraph] = {}
@@ -123,6 +126,8 @@ class Simulation:
             world.moves = RandomMoves(world.dice, self.moves_wanted / self._turns)
         if self.rescales:
             world.rescales = RandomRescales(world.dice, 10.0 / self._turns)
+        if self.routes:
+            world.routes = RandomRoutes(world.dice, 25.0 / self._turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[SinkDifference, ...] = ()
@@ -146,6 +151,7 @@ class Simulation:
             committed=life.committed,
             moves=None if world.moves is None else world.moves.counts,
             rescales=None if world.rescales is None else world.rescales.counts,
+            routes=0 if world.routes is None else world.routes.changed,
             turns=world.turned,
             virtual_ns=world.clock.monotonic_ns(),
             story=world.history.story(),

@@ -22,6 +22,7 @@ from penstock.engine.jobs.job_rates import JobRates
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
+from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.moves.live_changes import LiveChange
@@ -68,8 +69,9 @@ class AttemptContext:
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
     ``shed`` has the keep rates that were set last, ``limits`` those of queries and ``memory`` that of operators as
     they were changed, ``moves`` what is to move, ``rescales`` which operators are to have other numbers of instances,
-    ``managers`` which task managers are to come or go. Without checkpoints ``take_stretches`` takes what was kept, once
-    a second and before `Attempt.finish` returns.
+    ``managers`` which task managers are to come or go, ``routes`` who gets how much of rows that may go to any
+    instance. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish`
+    returns.
     """
 
     clock: Clock
@@ -86,6 +88,7 @@ class AttemptContext:
     moves: MoveOrders = field(default_factory=MoveOrders)
     rescales: RescaleOrders = field(default_factory=RescaleOrders)
     managers: ManagerOrders = field(default_factory=ManagerOrders)
+    routes: RouteOrders = field(default_factory=RouteOrders)
     take_stretches: Callable[[Sequence[Stretch]], None] = _log_nothing
 
 

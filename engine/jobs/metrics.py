@@ -1,19 +1,22 @@
 """Metrics of a job: a frozen snapshot of rates, times, watermarks and rows."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.exchange import Rebalance
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.jobs.bad_records import BadRecordsLine
 from penstock.engine.jobs.ledger import Ledger, add_ledgers, operator_order, ordered_ledger, read_ledger
 from penstock.engine.moves.move_orders import MoveTotals
-from penstock.model.execution_graph import ExecutionGraph
+from penstock.engine.plan.free_edges import free_edges
+from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
 from penstock.state.store import Accesses, StateStore
@@ -69,13 +72,26 @@ class StateMetrics:
     accesses: Accesses | None
 
 
+@dataclass(frozen=True, slots=True)
+class RouteMetrics:
+    """Rows from one operator to another that may go to any instance of it: how many went to each since the start.
+
+    ``shares`` are those that the instances are to get; (): rows go in turns.
+    """
+
+    producer: str
+    consumer: str
+    shares: tuple[float, ...]
+    rows: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class JobMetrics:
     """A job at one moment; ``elapsed_ns`` since it started, or restarted, ``source_rows`` read by all
     sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none. ``loop_age_ns`` is how long
     ago the loop began its last step; None: it does not run. ``bad_records`` are those since the job was started, over
     restarts, by operator. ``shedding``: the last decision on keep rates, ``scaling`` that on sizes, ``moves`` all moves
-    of key groups that have ended; None: there was none.
+    of key groups that have ended; None: there was none. ``routes`` are the edges whose rows may go to any instance.
     """
 
     name: str
@@ -92,6 +108,7 @@ class JobMetrics:
     shedding: SheddingStatus | None = None
     scaling: ScalingStatus | None = None
     moves: MoveTotals | None = None
+    routes: tuple[RouteMetrics, ...] = ()
 
     def __repr__(self) -> str:
         seconds = self.elapsed_ns / 1e9
@@ -127,6 +144,7 @@ def read_metrics(
         sources=tuple(_sources(build, wall_us)),
         states=tuple(state for state in states if state.bytes or state.accesses is not None),
         loop_age_ns=None if stepped_ns is None else now_ns - stepped_ns,
+        routes=tuple(_route(build, edge) for edge in free_edges(build.graph) if edge in build.senders),
     )
 
 
@@ -156,7 +174,33 @@ def merge_metrics(name: str, graph: ExecutionGraph, parts: Sequence[JobMetrics])
         sources=tuple(_merged_source(source, sources[source]) for source in sorted(sources, key=operators.__getitem__)),
         states=tuple(_merged_state(state, states[state]) for state in sorted(states, key=operators.__getitem__)),
         loop_age_ns=max((part.loop_age_ns for part in parts if part.loop_age_ns is not None), default=None),
+        routes=tuple(_merged_routes(parts)),
     )
+
+
+def _route(build: Build, edge: Edge) -> RouteMetrics:
+    graph = build.graph
+    consumer = graph.node(edge.consumer).name
+    halves = build.senders[edge]
+    # Those that were dismissed have got some, too.
+    rows = [0] * max([graph.task_of(edge.consumer).parallelism, *(receiver + 1 for _, receiver in halves)])
+    for (_, receiver), half in halves.items():
+        rows[receiver] += half.sent_rows
+    outputs = build.outputs.get(edge, {}).values()
+    shares = next((output.shares for output in outputs if isinstance(output, Rebalance)), ())
+    return RouteMetrics(graph.node(edge.producer).name, consumer, shares, tuple(rows))
+
+
+def _merged_routes(parts: Iterable[JobMetrics]) -> Iterable[RouteMetrics]:
+    merged: dict[tuple[str, str], RouteMetrics] = {}
+    for route in (route for part in parts for route in part.routes):
+        pair = route.producer, route.consumer
+        known = merged.get(pair)
+        if known is not None:
+            rows = tuple(one + other for one, other in zip_longest(known.rows, route.rows, fillvalue=0))
+            route = replace(known, shares=known.shares or route.shares, rows=rows)
+        merged[pair] = route
+    return merged.values()
 
 
 def _merged_source(source: str, parts: Sequence[SourceMetrics]) -> SourceMetrics:

@@ -108,7 +108,8 @@ class RescaleOrders:
 
     def _done(self, asked: AskedRescale) -> None:
         if asked.answer.exception() is None:
-            self.keep(asked.parallelism)
+            # Where none was named, instances may have come all the same.
+            self.keep(asked.parallelism or asked.answer.result().after)
 
     def take(self) -> AskedRescale | None:
         """Take the one that waits, None: there is none."""

@@ -1,17 +1,20 @@
 """What jobs of all kinds have in common for whoever steers them: limits, memory, places, parallelism."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview, preview
+from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
+from penstock.model.execution_graph import ExecutionGraph
 
 
 class SteerableJob(ABC):
@@ -19,6 +22,11 @@ class SteerableJob(ABC):
 
     _context: AttemptContext
     _plan: JobPlan
+
+    @property
+    @abstractmethod
+    def graph(self) -> ExecutionGraph:
+        """Its plan."""
 
     @abstractmethod
     def metrics(self) -> JobMetrics:
@@ -51,6 +59,24 @@ class SteerableJob(ABC):
     def managers(self) -> ManagerOrders:
         """Which task managers there are, and which are to come or go."""
         return self._context.managers
+
+    @property
+    def routes(self) -> RouteOrders:
+        """Who gets how much of rows that may go to any instance."""
+        return self._context.routes
+
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        """Let instances of an operator get shares of the rows that may go to any of them; return all routes that hold.
+
+        Only the proportion of ``shares`` counts, one for each instance; without any, rows go in turns again. Producers
+        heed it from their next batch on, and nothing stands still; it holds for this run, as long as the operator has
+        as many instances.
+
+        Raises:
+            OptionError: that cannot be.
+            PenstockError: the job is over.
+        """
+        return self._context.routes.ask(self.graph, operator, shares)
 
     def change_limits(self, change: Limits) -> Limits:
         """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""

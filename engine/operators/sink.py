@@ -14,6 +14,7 @@ from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import KeyExpressions, OperatorDescriptor
 from penstock.engine.operators.sink_columns import SinkColumns
 from penstock.engine.operators.sink_errors import SinkErrors
+from penstock.engine.operators.sink_loss import SinkLoss
 from penstock.model.connectors import Writer
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
@@ -46,8 +47,8 @@ class SinkOperator(Operator):
         """Take the spec; ``schema`` is the input's."""
         self._spec = spec
         self._columns = _columns(spec, schema)
-        self.share = 1.0
-        """The share of its query's input that was not dropped by SIC lately, in (0, 1]."""
+        self.loss = SinkLoss()
+        """The share of its query's input that was dropped by SIC lately."""
         self.errors: SinkErrors | None = None
         """The errors of its rows, where the query wants them to be small."""
         if self._columns is not None and spec.max_error is not None:
@@ -100,12 +101,15 @@ class SinkOperator(Operator):
         assert self._writer is not None
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
-        rows = batch.rows if self._columns is None else self._columns.rows(batch, self.share)
+        rows = batch.rows if self._columns is None else self._columns.rows(batch, self._share())
         if self.errors is not None:
             rows = self.errors.rows(rows)
         self._writer.write(self._in_mode(rows))
         counters.passed += batch.rows.num_rows
         return ()
+
+    def _share(self) -> float:
+        return self.loss.share(self.context.clock.monotonic_ns()) if self.loss.is_told else 1.0
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Bring what was written since the last barrier to where a crash does not lose it."""

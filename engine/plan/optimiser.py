@@ -23,6 +23,7 @@ from penstock.model.job_graph import (
     SourceSpec,
 )
 from penstock.model.join_specs import JoinSpec
+from penstock.model.result_columns import is_hidden
 
 LARGEST_MERGED = 200
 """Nodes of an expression beyond which projections are not merged, so that long pipelines make no bottomless trees."""
@@ -160,7 +161,8 @@ def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
         above = consumers[0][0]
         if not isinstance(above.spec, FilterSpec) or _reads_letters(graph, above):
             continue
-        source = node.spec.source.restrict(node.outputs[MAIN].fields.names, above.spec.predicate)
+        names = [name for name in node.outputs[MAIN].fields.names if not is_hidden(name)]
+        source = node.spec.source.restrict(names, above.spec.predicate)
         operators[node.id] = replace(node, spec=replace(node.spec, source=source))
     return JobGraph(operators)
 

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +29,7 @@ from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
+from penstock.engine.plan.free_edges import Routes
 from penstock.engine.plan.recut import instances_by_name, recut
 from penstock.engine.restore.restorer import resize_sinks
 from penstock.http_api.endpoints import open_endpoint
@@ -140,6 +141,10 @@ class HeadActor:
         """Return what became of the last moves."""
         return _answered(lambda: self._job.running().moves.records())
 
+    def route(self, operator: str, shares: Sequence[float]) -> Routes | Failure:
+        """Let instances get shares of rows that may go to any, and return all that hold."""
+        return _answered(lambda: self._job.running().route(operator, shares))
+
     def memory(self) -> MemorySummary | Failure:
         """Return the memory of the job's operators."""
         return _answered(lambda: self._job.running().memory())
@@ -213,6 +218,8 @@ class HeadActor:
             endpoint.close()
             raise
         job.rescales.keep = self._notes.keep_parallelism
+        job.routes.keep = self._notes.keep_routes
+        job.routes.begin(self._notes.routes())
         endpoint.show(job)
         self._job.metrics_url = endpoint.url
         return job

@@ -13,6 +13,7 @@ from penstock.cluster.job_order import HeadState, StopOrder
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.setup import TOKEN_BYTES
 from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.engine.plan.free_edges import Routes
 
 _SPACE = NAMESPACE.encode()
 
@@ -90,6 +91,14 @@ class HeadNotes:
     def parallelism(self) -> dict[str, int]:
         """Return how many instances those operators have, by their names, that were changed since the job began."""
         return msgspec.json.decode(self._get("parallelism") or b"{}", type=dict[str, int])
+
+    def keep_routes(self, routes: Routes) -> None:
+        """Keep the shares of instances that hold now, by operators."""
+        self._put("routes", msgspec.json.encode(routes))
+
+    def routes(self) -> Routes:
+        """Return the shares of instances that hold, by operators."""
+        return msgspec.json.decode(self._get("routes") or b"{}", type=dict[str, tuple[float, ...]])
 
     def keep_stop(self, order: StopOrder) -> None:
         """Keep that the job was told to stop."""

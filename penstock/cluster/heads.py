@@ -5,7 +5,7 @@ Ray is imported where it is called: it reads its settings once, as it is importe
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,7 @@ from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
 from penstock.model.errors import InUseError, RetryableError, UserError, WorkerLostError
 
@@ -132,6 +133,14 @@ class Head:
         """Return what became of the last moves that this head was asked for; raises as `report`."""
         records: tuple[MoveRecord, ...] = _raised(self._call("moves", timeout_s=CALL_S))
         return records
+
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        """Let instances of an operator get shares of rows that may go to any, and return all that hold.
+
+        It raises as `report`, and an OptionError if that cannot be.
+        """
+        routes: Routes = _raised(self._call("route", operator, tuple(shares), timeout_s=CALL_S))
+        return routes
 
     def task_managers(self) -> TaskManagers:
         """Return the job's task managers; raises as `report`, and an OptionError if it has none."""

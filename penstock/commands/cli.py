@@ -45,6 +45,7 @@ for _command in (
     job_commands.savepoint,
     job_commands.limits,
     job_commands.move,
+    job_commands.route,
     job_commands.rescale,
     job_commands.memory,
     job_commands.scale,

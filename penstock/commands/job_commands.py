@@ -170,6 +170,30 @@ def move(
         print_move(record, as_json=as_json)
 
 
+def route(
+    context: typer.Context,
+    job: JobPlace,
+    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Its name, as penstock explain shows it.")],
+    shares: Annotated[
+        list[float] | None,
+        typer.Argument(metavar="SHARES", help="A number for each instance: 3 1.", show_default=False, min=0),
+    ] = None,
+    action_token: ActionToken = None,
+    address: ClusterAddress = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let instances of an operator get these shares of the rows that may go to any of them, while the job runs.
+
+    Without shares they get the same again, in turns. Producers heed it from their next batch on.
+    """
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.commands.running_routes import print_routes
+
+        with _managed(job, action_token, address) as managed:
+            print_routes(managed.name(), managed.route(operator, shares or ()), as_json=as_json)
+
+
 def rescale(
     context: typer.Context,
     job: JobPlace,

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from penstock.cluster.heads import Head
 from penstock.commands.running_rescale import await_rescale
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.moves.move_orders import MoveRecord
+from penstock.engine.plan.free_edges import Routes
 from penstock.jobs_client.client import JobClient
 
 LOOK_S = 0.1
@@ -45,6 +47,9 @@ class ManagedJob(Protocol):
 
     def moves(self) -> tuple[MoveRecord, ...]:
         """Return what became of the last moves."""
+
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        """Let instances get shares of rows that may go to any; return all that hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,10 @@ class OverHttp:
         """See `ManagedJob.moves`."""
         return self.client.moves().moves
 
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        """See `ManagedJob.route`."""
+        return self.client.route(operator, shares).shares
+
 
 @dataclass(frozen=True, slots=True)
 class ByName:
@@ -117,6 +126,10 @@ class ByName:
     def moves(self) -> tuple[MoveRecord, ...]:
         """See `ManagedJob.moves`."""
         return self.head.moves()
+
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        """See `ManagedJob.route`."""
+        return self.head.route(operator, shares)
 
 
 def place_on(job: ManagedJob, count: int, *, quiet: bool) -> TaskManagers:

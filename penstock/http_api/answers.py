@@ -9,6 +9,7 @@ from typing import Literal
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.manager_orders import TaskManagers
+from penstock.engine.jobs.metrics import RouteMetrics
 from penstock.engine.jobs.rescale_orders import RescaleRecord
 from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
@@ -264,6 +265,30 @@ class RescalesAnswer:
 
     job: str
     rescales: tuple[RescaleRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRequest:
+    """Ask that instances of an operator get these shares of the rows that may go to any; (): rows go in turns."""
+
+    operator: str
+    shares: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAnswer:
+    """The shares that hold from the next batch on, by operator; together 1."""
+
+    job: str
+    shares: dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutesAnswer:
+    """The rows of a job that may go to any instance: who is to get how much, and how much each got."""
+
+    job: str
+    routes: tuple[RouteMetrics, ...]
 
 
 @dataclass(frozen=True, slots=True)

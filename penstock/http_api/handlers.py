@@ -27,6 +27,9 @@ from penstock.http_api.answers import (
     RescaleAnswer,
     RescaleRequest,
     RescalesAnswer,
+    RouteAnswer,
+    RouteRequest,
+    RoutesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StopAnswer,
@@ -100,6 +103,8 @@ class Handlers:
             ("GET", "/v1/moves"): _answering(self._moves),
             ("POST", "/v1/rescales"): _answering(self._rescale),
             ("GET", "/v1/rescales"): _answering(self._rescales),
+            ("POST", "/v1/routes"): _answering(self._route),
+            ("GET", "/v1/routes"): _answering(self._routes),
             ("POST", "/v1/memory"): _answering(self._change_memory),
             ("GET", "/v1/memory"): _answering(self._memory),
             ("POST", "/v1/task-managers"): _answering(self._change_managers),
@@ -184,6 +189,16 @@ class Handlers:
     async def _rescales(self, request: Request) -> Response:
         job = self._begun()
         return _json(RescalesAnswer(job.status().name, job.rescales.records()))
+
+    async def _route(self, request: Request) -> Response:
+        job, order = self._begun(), await _body(request, RouteRequest)
+        # On Ray they are kept on the cluster, for which nobody else is to wait.
+        routes = await asyncio.to_thread(job.route, order.operator, order.shares)
+        return _json(RouteAnswer(job.status().name, dict(routes)))
+
+    async def _routes(self, request: Request) -> Response:
+        metrics = await self._read()
+        return _json(RoutesAnswer(metrics.name, metrics.routes))
 
     async def _change_memory(self, request: Request) -> Response:
         job, order = self._begun(), await _body(request, MemoryRequest)

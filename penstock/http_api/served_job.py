@@ -1,6 +1,6 @@
 """What the HTTP API needs of a job, wherever its instances run; `PlainJob` and `RecoveringJob` are such jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock.engine.jobs.manager_orders import ManagerOrders
@@ -11,6 +11,7 @@ from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.execution_graph import ExecutionGraph
 
 
@@ -42,6 +43,13 @@ class ServedJob(Protocol):
 
         Raises:
             OptionError: they cannot be.
+        """
+
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        """Let instances get shares of rows that may go to any, and return all that hold.
+
+        Raises:
+            PenstockError: that cannot be.
         """
 
     def memory(self) -> MemorySummary:

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from http import HTTPStatus
@@ -27,6 +27,9 @@ from penstock.http_api.answers import (
     RescaleAnswer,
     RescaleRequest,
     RescalesAnswer,
+    RouteAnswer,
+    RouteRequest,
+    RoutesAnswer,
     SavepointAnswer,
     SavepointRequest,
     StatusAnswer,
@@ -108,6 +111,15 @@ class JobClient:
     def rescales(self) -> RescalesAnswer:
         """Return its last changes of parallelism."""
         return self._get("/v1/rescales", RescalesAnswer)
+
+    def route(self, operator: str, shares: Sequence[float]) -> RouteAnswer:
+        """Let instances of an operator get shares of the rows that may go to any; return all shares that hold."""
+        order = asdict(RouteRequest(operator, tuple(shares)))
+        return self._decoded(self._request("POST", "/v1/routes", order)[1], RouteAnswer)
+
+    def routes(self) -> RoutesAnswer:
+        """Return which instances get how much of rows that may go to any."""
+        return self._get("/v1/routes", RoutesAnswer)
 
     def change_memory(self, budgets: Mapping[str, int | None], *, dry_run: bool = False) -> MemoryAnswer:
         """Let operators have so many bytes of memory in each instance; null: as its program says."""

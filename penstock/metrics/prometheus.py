@@ -121,6 +121,22 @@ QUERY = Subject(
     lambda metrics: [((each.query,), each) for each in (metrics.shedding.queries if metrics.shedding else ())],
 )
 MOVES = Subject((), lambda metrics: [] if metrics.moves is None else [((), metrics.moves)])
+ROUTE_ROWS = Subject(
+    ("producer", "consumer", "instance"),
+    lambda metrics: [
+        ((route.producer, route.consumer, str(number)), rows)
+        for route in metrics.routes
+        for number, rows in enumerate(route.rows)
+    ],
+)
+ROUTE_SHARES = Subject(
+    ("producer", "consumer", "instance"),
+    lambda metrics: [
+        ((route.producer, route.consumer, str(number)), share)
+        for route in metrics.routes
+        for number, share in enumerate(route.shares)
+    ],
+)
 CHECKPOINTS = Subject((), lambda metrics: [((), checkpoints) for checkpoints in _checkpoints(metrics)])
 REGION = Subject(
     ("region",),
@@ -168,6 +184,8 @@ FAMILIES = (
         "instance_watermark_seconds", "Watermark of an instance, in seconds since 1970 UTC.", "watermark_us", 1e6, min
     ),
     INSTANCE.gauge("instance_waiting_bytes", "Bytes that wait in the channels to an instance.", "waiting_bytes"),
+    ROUTE_ROWS.counter("route_rows", "Rows that may go to any instance of an operator, by the one that they went to."),
+    ROUTE_SHARES.gauge("route_share_ratio", "Share of such rows that an instance is to get.", combine=max),
     MOVES.counter("moves_done", "Moves of key groups between instances that are done.", "done"),
     MOVES.counter("moves_failed", "Moves of key groups that were given up or refused.", "failed"),
     MOVES.counter("moves_key_groups", "Key groups that have moved.", "key_groups"),

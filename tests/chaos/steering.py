@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import penstock as ps
 from penstock.dsl.job import Handle
@@ -89,6 +90,8 @@ class Steering:
     seed: int
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    processes: Callable[[], Sequence[psutil.Process]] = task_managers
+    """Returns the processes of task managers that live."""
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -145,7 +148,7 @@ class Steering:
     def _kill(self) -> None:
         """Kill one once all is up, so that no order of before is still open."""
         self._await_places()
-        processes = task_managers()
+        processes = self.processes()
         if processes:
             os.kill(processes[int(self._rng.integers(len(processes)))].pid, signal.SIGKILL)
             self.done["kill"] += 1

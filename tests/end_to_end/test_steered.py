@@ -1,8 +1,11 @@
 """Queries whose job is changed at random as it runs, and whose task managers are killed: the answer is the oracle's."""
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 import penstock as ps
@@ -13,6 +16,7 @@ from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.option_literals import WriteMode
 from tests.chaos.kafka_outputs import committed_rows, oracle_rows
 from tests.chaos.steering import Steering, slow_down
+from tests.contracts.executors.metered import task_managers
 from tests.contracts.executors.ways import PROCESSES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
@@ -31,7 +35,15 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def steered(directory: Path, folder: Path, query: str, orders: int, kills: int) -> Steering:
+def steered(
+    directory: Path,
+    folder: Path,
+    query: str,
+    orders: int,
+    kills: int,
+    way: Mapping[str, Any] = PROCESSES,
+    processes: Callable[[], Sequence[psutil.Process]] = task_managers,
+) -> Steering:
     """Change a query's job over files so often, and hold its answer to the oracle's."""
     job = ps.Job()
     stream = load(query)(Events(job, directory))
@@ -43,14 +55,14 @@ def steered(directory: Path, folder: Path, query: str, orders: int, kills: int) 
     stream.write_json(out, mode=MODES[query]).name("out")
     handle = job.start(
         "steered",
-        **PROCESSES,
+        **way,
         parallelism=2,
         restart_delay="1ms",
         directory=folder / "job",
         checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="100ms",
     )
-    steering = Steering(handle, seed=orders)
+    steering = Steering(handle, seed=orders, processes=processes)
     steering.give(orders, kills)
     hurry.touch()
     handle.wait()

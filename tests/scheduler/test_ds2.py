@@ -150,6 +150,18 @@ def test_one_instance_less_is_no_reason_and_two_are() -> None:
     assert sizes(AT_ONCE.decide(measured(word_count(6, 6)), {})[0]) == {1: 4, 2: 5}
 
 
+@pytest.mark.parametrize(("target", "freed"), [(109.0, True), (110.0, False), (120.0, False), (60.0, True)])
+def test_with_a_margin_one_instance_less_is_a_reason_once_the_need_fits(target: float, freed: bool) -> None:
+    # An instance splits 120 lines a second: a tenth on top of 109 fits into one.
+    job = Job([Task("lines", None), Task("split", 120.0, 2)], [(0, 1, 1.0)], target)
+    assert isinstance(AT_ONCE.decide(measured(job), {})[0], NoChange)
+    policy = replace(AT_ONCE, shrink_margin=0.1)
+    decision, _ = policy.decide(measured(job), {})
+    assert (isinstance(decision, RescalePlan) and sizes(decision) == {1: 1}) is freed
+    with pytest.raises(ValueError, match="a margin are at least 0"):
+        Ds2(shrink_margin=-0.1)
+
+
 def test_it_acts_from_the_nth_evaluation_on() -> None:
     policy, memory = Ds2(Pace(10.0, 20.0, activation=3)), {}
     kinds = []

@@ -29,7 +29,7 @@ from penstock.scheduler.guarded import Guarded, guarded
 from penstock.scheduler.limits import PlanLimits
 from penstock.scheduler.loop_state import ended
 from penstock.scheduler.ownership import Resource, is_empty
-from penstock.scheduler.plausible_readings import plausible_snapshot
+from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
 from tests.papers_cases import cases
 from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
 from tests.scheduler.sage_applications import snapshot as applications
@@ -106,8 +106,15 @@ def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
         for number in range(1, 5):
             snapshot = hostile(rng, number * 100)
             try:
-                decision, memory = policy.decide(snapshot, memory)
+                readable = clock_fault(snapshot, memory.last_snapshot) == ""
+                possible = plausible_snapshot(snapshot, memory.last_snapshot, limits.lost_after_s) if readable else None
+                before, (decision, memory) = memory, policy.decide(snapshot, memory)
                 within(decision, snapshot, limits)
+                if possible is None:
+                    assert is_empty(decision), "of such a snapshot nothing can be told"
+                else:
+                    # What is impossible has no part in it.
+                    assert repr(policy.decide(possible, before)[0]) == repr(decision)
             except Exception as error:
                 raise AssertionError(f"{name}, seed {seed}, snapshot {number}") from error
 
@@ -280,6 +287,7 @@ def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_
             try:
                 decisions, _, state = loop.tick(snapshots, now_s, state)
                 for item in decisions:
+                    assert not (item.acts and clock_fault(item.snapshot, None))
                     within(item.allowed, item.snapshot, PlanLimits(**quotas))  # type: ignore[arg-type]
             except Exception as error:
                 raise AssertionError(f"qod and {scaler}, seed {seed}, snapshot {number}") from error

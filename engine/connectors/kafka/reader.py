@@ -252,10 +252,14 @@ class KafkaReader(Reader):
         if not len(dropped) or time is None or self._sampler is None or not self._sampler.wants_time():
             return None
         last = int(np.searchsorted(messages.offsets, dropped[-1]))
+        message, told_by = messages.slice(last, last + 1), self._maker.metadata.get(time)
+        if told_by is not None:
+            # Nothing of the message itself says it, so it need not be decoded.
+            return pa.RecordBatch.from_arrays([message.column(told_by)], [time])
         if self._dating is None:
             self._dating = self._maker.restrict([time])
         try:
-            return self._dating.make(messages.slice(last, last + 1)).rows
+            return self._dating.make(message).rows
         except RetryableError:
             # Another one will tell it: nothing waits for this message.
             return None

@@ -143,15 +143,20 @@ def _deployments(graph: ExecutionGraph, held: Mapping[str, Holding]) -> tuple[Ad
             lacking = sorted(set(wanted) - set(present))
             what = f"{lacking[0]} is gone" if lacking else "an instance is there twice"
             return RestoreAnew(f"not every instance is there once: {what}")
-        numbers = {item.number for _, item in items}
-        if len(numbers) > 1:
-            return RestoreAnew(f"instances of one region were built by different deployments: {sorted(numbers)}")
-        said = items[0][1]
-        if any((item.last_move, item.owners) != (said.last_move, said.owners) for _, item in items):
-            return RestoreAnew("they do not agree on who owns which key groups")
-        places = {instance: name for name, item in items for instance in item.instances}
-        owners = {TaskId(task): np.array(table, np.int32) for task, table in said.owners.items()}
-        adopted.append(AdoptedDeployment(numbers.pop(), region, places, said.last_move, owners))
+        firsts = {item.beside or item.number for _, item in items}
+        if len(firsts) > 1:
+            return RestoreAnew(f"instances of one region were built by different deployments: {sorted(firsts)}")
+        owners: dict[int, tuple[int, ...]] = {}
+        for _, item in items:
+            # One that has come since knows nothing of tasks of which nothing has moved since.
+            agrees = all(owners.get(task, table) == table for task, table in item.owners.items())
+            if item.last_move != items[0][1].last_move or not agrees:
+                return RestoreAnew("they do not agree on who owns which key groups")
+            owners |= item.owners
+        tables = {TaskId(task): np.array(table, np.int32) for task, table in owners.items()}
+        for number in sorted({item.number for _, item in items}):
+            places = {instance: name for name, item in items for instance in item.instances if item.number == number}
+            adopted.append(AdoptedDeployment(number, region, places, items[0][1].last_move, tables))
     return tuple(sorted(adopted, key=lambda item: item.number))
 
 

@@ -100,6 +100,7 @@ class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
     That is 0 for none; ``fault`` says why it does not run as it should (None: it does). ``last_move`` is the number of
     the last move, 0: there was none; ``owners`` are those of the key groups of each task of which some have moved.
+    Where it came beside another, while that ran, ``beside`` is the number of the first of its region; 0: it is that.
     """
 
     number: int
@@ -110,6 +111,7 @@ class HeldDeployment(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     fault: str | None
     last_move: int = 0
     owners: dict[int, tuple[int, ...]] = {}
+    beside: int = 0
 
 
 class KeptCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

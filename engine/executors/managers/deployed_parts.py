@@ -17,8 +17,10 @@ from penstock.engine.executors.managers.adoption_messages import (
 )
 from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.host_probe import Probe
+from penstock.engine.executors.managers.move_messages import SetRoutes
 from penstock.engine.executors.managers.plan_messages import SetMemory
 from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
 from penstock.shedding.kept_log import Stretch
@@ -29,7 +31,8 @@ class DeployedPart:
     """What was built of one region, from the checkpoint ``begun_from``; ``plan`` has the sinks that it writes to.
 
     It ``stands still`` as something of it failed; ``fault`` is why another head must not go on with it. ``beside`` are
-    parts of the same region that were there when it came: these send by its links.
+    parts of the same region that were there when it came: these send by its links. ``first`` is the number of the
+    region's first deployment, 0: it is that.
     """
 
     attempt: int
@@ -42,11 +45,12 @@ class DeployedPart:
     ended: bool = False
     fault: str | None = None
     beside: tuple["DeployedPart", ...] = ()
+    first: int = 0
     moves: HeldMoves = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing has moved yet."""
-        self.moves = HeldMoves(self.plan.graph, self.part.owners)
+        """Nothing has moved yet of a region that is new."""
+        self.moves = self.beside[0].moves if self.beside else HeldMoves(self.part.graph, self.part.owners)
 
     @property
     def is_done(self) -> bool:
@@ -63,7 +67,8 @@ class DeployedPart:
         """Return it as a head is told, under its number."""
         fault = self.fault or self.moves.fault if self.runs else "its instances were built and do not run"
         tasks, moves = tuple(sorted(self.tasks)), self.moves
-        return HeldDeployment(number, self.attempt, tasks, self.names, self.begun_from, fault, moves.last, moves.said())
+        moved = moves.last, moves.said()
+        return HeldDeployment(number, self.attempt, tasks, self.names, self.begun_from, fault, *moved, self.first)
 
 
 class DeployedParts:
@@ -76,6 +81,7 @@ class DeployedParts:
         self._renumbered: dict[str, int] = {}
         self._cuts: list[KeptCut] = []
         self._keep: SetKeep | None = None
+        self._routes: Routes = {}
         self.budgets: Mapping[str, int | None] = {}
         """The memory of operators that differs from that of the plan, by name."""
         self._guard = LocalGuard()
@@ -97,10 +103,11 @@ class DeployedParts:
         self._parts[number] = part
         if self._keep is not None:
             part.part.set_keep(self._guard.rates)
+        part.part.set_routes(self._routes)
         self.sic.begin(part.part)
 
-    def hear(self, order: EpochCommitted | SetKeep | SetMemory) -> None:
-        """Let go of what is committed, shed from the next read on, or have other memory."""
+    def hear(self, order: EpochCommitted | SetKeep | SetMemory | SetRoutes) -> None:
+        """Let go of what is committed, shed, have other memory, or send by other shares from the next batch on."""
         if isinstance(order, SetMemory):
             self.budgets = order.budgets
             for part in self._parts.values():
@@ -108,6 +115,11 @@ class DeployedParts:
             return
         if isinstance(order, EpochCommitted):
             self.committed(order.epoch)
+            return
+        if isinstance(order, SetRoutes):
+            self._routes = order.shares
+            for part in self._parts.values():
+                part.part.set_routes(order.shares)
             return
         self._keep, decision = order, order.order()
         if decision is None:

@@ -11,12 +11,14 @@ class Grow(Message, frozen=True):
     """To a task manager: build the instances that follow those that have ``begun``, by task, and let gates listen.
 
     The tasks are a region that runs; ``places`` has the task manager of all its instances, old and new, ``addresses``
-    where each of these is met. ``deployment`` is a number that no other has, under which the new channels go.
+    where each of these is met. ``deployment`` is a number that no other has, under which the new channels go, ``first``
+    that of the region's first deployment.
     ``owners`` has those of the key groups of each task, as int32 in little-endian; ``last_epoch`` is the last
     checkpoint that was begun, ``last_move`` the last move. Answer: `Deployed` or `Refused`.
     """
 
     deployment: int
+    first: int
     attempt: int
     tasks: tuple[int, ...]
     places: dict[str, str]

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from penstock.engine.control.job_control import JobControl, JobPlaces
-from penstock.engine.control.scale_actuator import ScaleActuator
+from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.start_control import start_control
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
@@ -30,8 +30,6 @@ from penstock.engine.executors.managers.pool_news import Lost, News, Said
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.executors.managers.task_manager import TaskManager
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
-from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
 from penstock.model.control import NO_CONTROL, ControlOptions
@@ -74,8 +72,8 @@ class HeadParts:
     """The parts of a head; ``plan`` has the connectors that live in this process.
 
     ``pack`` makes of the setup what task managers are sent, ``pack_plan`` of another plan, ``make_parts`` the parts of
-    the one in this process. ``control`` is that of load, within ``limits``, ``memory`` that of operators, ``actuator``
-    what carries sizes out; ``warn`` takes what the user is told. ``ranks`` says which task managers have what instances
+    the one in this process. ``control`` is that of load, which acts through ``levers``; ``warn`` takes what the
+    user is told. ``ranks`` says which task managers have what instances
     need, if any needs something. With ``waits`` no task manager is started before `Head.begin`.
     """
 
@@ -88,9 +86,7 @@ class HeadParts:
     pack: Callable[[ManagerSetup], bytes] = pack_setup
     pack_plan: Callable[[JobPlan], bytes] = pack_plan
     control: ControlOptions = NO_CONTROL
-    limits: RunningLimits | None = None
-    memory: RunningMemory | None = None
-    actuator: ScaleActuator | None = None
+    levers: Levers = NO_LEVERS
     warn: Callable[[str], None] = print
     waits: bool = False
     ranks: ManagerRanks | None = None
@@ -164,8 +160,7 @@ class Head(AbstractContextManager["Head"]):
 
     def _start_control(self, before: JobControl | None = None) -> JobControl:
         parts, now_ns = self._parts, self._clock.monotonic_ns()
-        limits, actuator, memory = parts.limits, parts.actuator, parts.memory
-        return start_control(self.plan, now_ns, parts.control, parts.warn, limits, actuator, before, memory)
+        return start_control(self.plan, now_ns, parts.control, parts.warn, parts.levers, before)
 
     def await_survivors(self) -> Mapping[str, ms.Holding]:
         """Return what task managers hold that have outlived the head before, of all that say it within `ANSWER_S`."""

@@ -183,6 +183,7 @@ class ManagedGrowth:
         owners = {int(task): self._moves.owners[task].astype("<i4").tobytes() for task in deployment.tasks}
         return ms.Grow(
             deployment.number,
+            min(item.number for item in self._deployments if item.tasks == deployment.tasks),
             self._attempts[min(deployment.tasks)],
             tuple(sorted(deployment.tasks)),
             dict(self._deployments.region(deployment.tasks)),

@@ -8,6 +8,7 @@ from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.managed_routes import ManagedRoutes
 from penstock.engine.executors.managers.places import names_at
 from penstock.engine.jobs.adoption import AdoptedDeployment
 from penstock.engine.jobs.attempt import AttemptContext, Struck
@@ -66,6 +67,7 @@ class ManagedMoves:
             self._orders.open()
             over = OptionError(f"job {head.plan.name!r} is over: nothing moves")
             context.resources.callback(self._orders.close, over)
+        self._routes = ManagedRoutes(head, deployments, context, lambda: self.graph)
         self._coordinator = MoveCoordinator()
         self.held = False
         """Whether no order is taken up."""
@@ -97,6 +99,7 @@ class ManagedMoves:
         self.owners |= {task: tables[task] for task in tasks}
         names = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
         self.ended_instances -= names
+        self._routes.say()
 
     @property
     def last_move(self) -> int:
@@ -146,6 +149,7 @@ class ManagedMoves:
 
     def turn(self) -> Struck | None:
         """Begin what was asked for, if nothing is under way; return what a round that takes too long strikes."""
+        self._routes.look()
         reroute, now_ns = self._coordinator.moving, self._clock.monotonic_ns()
         if reroute is None:
             if self._order is not None:

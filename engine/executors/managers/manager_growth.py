@@ -47,7 +47,8 @@ class ManagerGrowth:
         beside = tuple(item for _, item in self._deployed if item.tasks == tasks)
         for item in beside:
             item.plan = replace(item.plan, graph=plan.graph)
-        part = DeployedPart(order.attempt, tasks, growth.part, plan, begun, beside=beside)
+        part = DeployedPart(order.attempt, tasks, growth.part, plan, begun, beside=beside, first=order.first)
+        part.moves.last = max(part.moves.last, order.last_move)
         self._deployed.add(order.deployment, part)
         self._moves.add(order.deployment, part.moves, order.places, hosted.members(tasks), links)
         self._grown[order.deployment] = hosted, growth

@@ -28,6 +28,7 @@ from penstock.engine.executors.managers.move_messages import (
     OfMoves,
     RoundOver,
     SendMarkers,
+    SetRoutes,
     StateGiven,
     StateInstalled,
     ToMovers,
@@ -44,8 +45,8 @@ from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
 __all__ += ["Grow", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves", "OutOfStep", "Progress"]
-__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "Start"]
-__all__ += ["StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
+__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "SetRoutes"]
+__all__ += ["Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -269,6 +270,7 @@ ToManager = (
     | SetKeep
     | SetMemory
     | ToMovers
+    | SetRoutes
     | Grow
     | JoinGrown
     | Dismiss

@@ -23,6 +23,15 @@ class SendMarkers(Message, frozen=True):
         return Reroute(self.move, TaskId(self.task), self.groups)
 
 
+class SetRoutes(Message, frozen=True):
+    """To a task manager: let instances get these shares of rows that may go to any, by operator; in turns without.
+
+    They hold for what is deployed later, too.
+    """
+
+    shares: dict[str, tuple[float, ...]]
+
+
 class RoundOver(Message, frozen=True):
     """To all task managers of a deployment: all state of this move goes on at its new owners."""
 

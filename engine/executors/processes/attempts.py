@@ -14,7 +14,7 @@ from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.executors.managers.managed_options import ManagedOptions
 from penstock.engine.executors.managers.plan_parcel import pack_plan
 from penstock.engine.executors.managers.pool import ManagerPool
-from penstock.engine.executors.managers.scaling import actuator_of
+from penstock.engine.executors.managers.scaling import levers_of
 from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, storage_of
 from penstock.engine.executors.processes.launcher import ProcessLauncher, cores_to_pin
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan, MakeAttempt
@@ -75,9 +75,7 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
         context.clock,
         make_pool,
         control=options.control,
-        limits=context.limits,
-        memory=context.memory,
-        actuator=actuator_of(plan, context, options.control),
+        levers=levers_of(plan, context, options.control),
         warn=context.warn,
     )
     return Head(parts)

@@ -18,7 +18,7 @@ from penstock.engine.executors.managers.manager_parts import parts_here
 from penstock.engine.executors.managers.manager_ranks import ManagerRanks
 from penstock.engine.executors.managers.plan_parcel import pack_plan
 from penstock.engine.executors.managers.pool import ManagerPool
-from penstock.engine.executors.managers.scaling import actuator_of
+from penstock.engine.executors.managers.scaling import levers_of
 from penstock.engine.executors.managers.setup import TOKEN_BYTES, ManagerSetup, storage_of
 from penstock.engine.executors.ray.actor import ActorSettings
 from penstock.engine.executors.ray.cluster import connected
@@ -114,9 +114,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
         make_pool,
         make_parts=partial(parts_here, host=host, tls=tls),
         control=options.control,
-        limits=context.limits,
-        memory=context.memory,
-        actuator=actuator_of(plan, context, options.control),
+        levers=levers_of(plan, context, options.control),
         warn=context.warn,
         ranks=ManagerRanks(options.task_managers, lambda name: launchers[0].rank(name)) if needs.ranks else None,
         waits=True,

@@ -59,7 +59,7 @@ class SimulatedAttempt:
         self._clock = clock = context.clock
         assert context.checkpoints is not None and context.cut_writer is not None
         self._checkpoints = context.checkpoints
-        self._shed, self._rescales = context.shed, context.rescales
+        self._shed, self._rescales, self._routes = context.shed, context.rescales, context.routes
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
         self._count = world.dice.between(1, MOST_WORKERS)
         self._place: dict[tuple[TaskId, int], int] = {}
@@ -168,6 +168,8 @@ class SimulatedAttempt:
             self._moves.look()
         if self._world.rescales is not None:
             self._world.rescales.look(self._graph, self._rescales)
+        if self._world.routes is not None and self._world.routes.look(self._graph, self._routes):
+            self.build.set_routes(self._routes.of(self._graph))
         self._step(until_ns)
         if self._checkpoints.stopped is not None:
             self.drained = self._checkpoints.stopped.ended
@@ -317,6 +319,7 @@ class SimulatedAttempt:
             self._moves.began(part.tasks, part.owners)
         if self._shed.rates is not None:
             part.set_keep(self._shed.rates)
+        part.set_routes(self._routes.of(self._graph))
         self._checkpoints.started(self, participants(self._graph, tasks), start)
         for task, instances in part.tasks.items():
             for instance in instances:

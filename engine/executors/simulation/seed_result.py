@@ -14,7 +14,7 @@ class SeedResult:
 
     ``crashes`` counts losses of power or of a worker, ``crashed_at`` failpoints at which power was lost, ``passed``
     failpoints that were passed, ``committed`` checkpoints; ``moves`` are those of key groups, and ``rescales`` changes
-    of parallelism, if there were to be any.
+    of parallelism, if there were to be any; ``routes`` counts changes of who gets how much.
     """
 
     seed: int
@@ -27,6 +27,7 @@ class SeedResult:
     committed: int
     moves: MoveCounts | None
     rescales: RescaleCounts | None
+    routes: int
     turns: int
     virtual_ns: int
     story: tuple[str, ...]

@@ -13,6 +13,7 @@ from penstock.engine.executors.simulation.page_faults import PageFaults
 from penstock.engine.executors.simulation.paged import SimulatedPages, SimulatedPaging
 from penstock.engine.executors.simulation.random_admissions import RandomAdmissions
 from penstock.engine.executors.simulation.random_rates import RandomRates
+from penstock.engine.executors.simulation.random_routes import RandomRoutes
 from penstock.engine.executors.simulation.rescales import RandomRescales
 from penstock.engine.executors.simulation.watermarks import Watermarks
 from penstock.model.errors import BugError
@@ -54,6 +55,7 @@ class World:
         self.admissions: RandomAdmissions | None = None
         self.moves: RandomMoves | None = None
         self.rescales: RandomRescales | None = None
+        self.routes: RandomRoutes | None = None
         if self.paging is not None:
             page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)
             self.pages = SimulatedPages(self.paging, page_faults)

@@ -28,6 +28,19 @@ def read(job: MeteredJob, handle: Handle, rows: int) -> None:
     until(lambda: handle.metrics().source_rows >= PARTITIONS * rows, handle)
 
 
+def test_a_move_completes_though_channels_are_full(tmp_path: Path) -> None:
+    """All rows are there at once, and a channel holds less than a batch of them."""
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=2, batch_rows=20, channel_bytes=1)
+    job.give(ROWS)
+    until(lambda: handle.metrics().source_rows > 0, handle)
+    summaries = [move(handle, operator, 0) for operator in KEYED if handle.running]
+    assert summaries and all(0 < summary.marker_ms[0] <= summary.marker_ms[1] for summary in summaries)
+    handle.wait()
+    job.check()
+
+
 def test_results_are_those_without_moves(tmp_path: Path) -> None:
     job = MeteredJob(tmp_path)
     job.give(0)

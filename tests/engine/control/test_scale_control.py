@@ -11,6 +11,7 @@ import pytest
 
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.levers import Levers
 from penstock.engine.control.part_reading import SENT, PartReading
 from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.start_control import start_control
@@ -183,7 +184,7 @@ def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) ->
     actuator = running.actuator(3)
     plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
     options = ControlOptions(tmp_path / "actions.jsonl", control)
-    steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
+    steered = start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator))
     live(steered, 62, running.turn)
     (asked,) = running.asked
     assert running.resized == [3] and set(asked) == {node.name for node in GRAPH.graph.operators.values()}
@@ -195,7 +196,7 @@ def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) ->
     assert status is not None and (status.outcome, status.changes) == ("applied", 1)
     assert f"4 instances of {COUNT} (now 2), applied; 1 change so far" in status.sentence()
     # The controllers of the next plan know that the job settles, and leave it alone.
-    after = start_control(plan, 62 * SECOND_NS, options, lambda text: None, actuator=actuator, before=steered)
+    after = start_control(plan, 62 * SECOND_NS, options, lambda text: None, Levers(sizes=actuator), before=steered)
     live(after, 80, running.turn, since=62)
     assert len(running.asked) == 1
 
@@ -223,7 +224,7 @@ def acting(
     control = Control(scale=name, mode="act", memory=memory, parameters=parameters)
     options = ControlOptions(folder / "actions.jsonl", control)
     plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), folder), running.actuator()
-    return start_control(plan, 0, options, lambda text: None, actuator=actuator, memory=running.memory), name
+    return start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator, memory=running.memory)), name
 
 
 def test_memory_changes_in_place_without_other_instances(tmp_path: Path) -> None:
@@ -288,7 +289,7 @@ def test_what_cannot_be_done_is_kept_with_its_reason(tmp_path: Path) -> None:
     plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
     options = ControlOptions(tmp_path / "actions.jsonl", Control(scale="ds2", mode="act"))
     actuator = running.actuator()
-    steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
+    steered = start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator))
     live(steered, 62, running.turn)
     assert running.resized == []
     results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
@@ -319,7 +320,7 @@ def test_who_scales_acts_beside_who_sheds_and_recommends(tmp_path: Path) -> None
     running = Running()
     options = ControlOptions(tmp_path / "actions.jsonl", Control("qod", scale="ds2", mode="scale"))
     plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), tmp_path), running.actuator()
-    steered = start_control(plan, 0, options, lambda text: None, actuator=actuator)
+    steered = start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator))
     assert steered.shedding is not None and not steered.shedding.is_acting and steered.shedding.mode == "recommend"
     live(steered, 62, running.turn)
     assert len(running.asked) == 1

@@ -7,7 +7,7 @@ import pytest
 import penstock as ps
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.expressions import col
-from penstock.model.job_graph import AggregateSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.job_graph import MAIN, AggregateSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.model.result_columns import DRAW
 from penstock.plan_views.text import explain
 from tests.engine.plan.test_shedding_points import minute, rows
@@ -157,3 +157,14 @@ def test_what_are_no_strata_is_refused() -> None:
     job = ps.Job()
     with pytest.raises(OptionError, match=r"strata are 'partition' or 'key', or None .*, not 'shop'"):
         minute(rows(job)).write_black_hole().with_max_error(0.05, strata="shop")  # type: ignore[arg-type]
+
+
+def test_a_source_is_not_asked_for_what_records_drew() -> None:
+    job = ps.Job()
+    source = ps.read_kafka("orders", kafka="nowhere:9092", schema={"paid": int}, key={"shop": str}, job=job)
+    totals = source.filter(col("paid") > 0).key_by("shop").agg(paid=ps.sum_("paid"))
+    totals.write_black_hole(mode="changelog").with_max_error(0.05, strata="key")
+    node = only(plan_of(job), SourceSpec)
+    assert isinstance(node.spec, SourceSpec)
+    assert node.spec.source.schema.names == ["paid", "shop"]
+    assert node.outputs[MAIN].fields.names == ["paid", "shop", DRAW]

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.jobs.status import JobStatus
 from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.execution_graph import ExecutionGraph
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item
 
@@ -36,6 +38,9 @@ class StillJob:
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
         raise ps.OptionError("it stays as it is")
+
+    def route(self, operator: str, shares: Sequence[float]) -> Routes:
+        return RouteOrders().ask(self.graph, operator, shares)
 
     def memory(self) -> MemorySummary:
         return MemorySummary((), 0, None)

@@ -29,6 +29,7 @@ BODIES = {
     "/v1/limits": {"shed": "off"},
     "/v1/moves": {"instance": "a[0]", "task_manager": "tm-1"},
     "/v1/rescales": {"parallelism": {"per item": 2}, "dry_run": True},
+    "/v1/routes": {"operator": "per item", "shares": [3, 1]},
     "/v1/memory": {"budgets": {"per item": 64_000_000}, "dry_run": True},
     "/v1/task-managers": {"wanted": 2},
     "/v1/savepoints": {"name": "first"},
@@ -70,8 +71,8 @@ def test_a_real_job_answers_as_it_is_described(handle: Handle) -> None:
     description = describe()
     handle.savepoint("zeroth", LONG_S)
     for operation in OPERATIONS:
-        # What runs in one process does not move, and has no task managers: see below.
-        left_out = ("POST", "/v1/stop"), ("POST", "/v1/moves")
+        # What runs in one process does not move, and has no task managers: see below; none of its rows are free.
+        left_out = ("POST", "/v1/stop"), ("POST", "/v1/moves"), ("POST", "/v1/routes")
         is_left_out = (operation.method, operation.path) in left_out or operation.path == "/v1/task-managers"
         if operation.media == EVENTS or is_left_out:
             continue
@@ -154,6 +155,13 @@ def test_what_runs_in_one_process_has_no_task_managers(handle: Handle) -> None:
     for order in ({}, {"wanted": 2, "drain": "tm-0"}):
         status, answer = request(handle.metrics_url, "POST", "/v1/task-managers", order, ACTION_TOKEN)
         assert status == 409 and "say how many task managers are wanted, or which one" in answer["error"]
+
+
+def test_rows_that_go_by_their_keys_have_no_routes(handle: Handle) -> None:
+    order = {"operator": "per item", "shares": [1, 1]}
+    status, answer = request(handle.metrics_url, "POST", "/v1/routes", order, ACTION_TOKEN)
+    assert status == 409 and "nothing comes to 'per item' that may go to any of its instances" in answer["error"]
+    assert request(handle.metrics_url, "GET", "/v1/routes", None, ACTION_TOKEN)[1]["routes"] == []
 
 
 def test_parallelism_changes_while_the_job_runs(handle: Handle) -> None:

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf, no_headers
+from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.model.connectors import Read
@@ -118,7 +120,18 @@ def _rows(value: bytes | None) -> int | None:
     return len(value.split()) if value.replace(b" ", b"").isdigit() or not value else None
 
 
-def test_what_is_dropped_is_not_decoded_but_for_the_time_of_one_when_it_is_wanted() -> None:
+def test_the_time_of_one_that_is_dropped_is_decoded_where_the_value_has_it() -> None:
+    values = [b'{"at": "2024-01-01T00:00:%02dZ"}' % second for second in range(60)]
+    maker = RowMaker(JsonValues(pa.schema([("at", pa.timestamp("us", "UTC"))])), None, {}, ("at",), time="at")
+    reader = reader_of(maker, [messages(values)], KafkaPosition(0), end=119)
+    reader.sample_by(Sample(0.0, times=1))
+    read = reader.read(100)
+    assert read.sampled is not None and read.sampled.dated is not None
+    (at,) = read.sampled.dated.column("at").to_pylist()
+    assert at.second == 59
+
+
+def test_what_is_dropped_is_not_decoded_not_even_for_a_time_that_its_metadata_have() -> None:
     lines = CountedLines()
     values = [b"%d" % number for number in range(100)]
     maker = RowMaker(lines, None, {"at": "timestamp"}, ("id", "at"), time="at")
@@ -129,10 +142,9 @@ def test_what_is_dropped_is_not_decoded_but_for_the_time_of_one_when_it_is_wante
     kept = read.rows.column("id").to_pylist()
     dropped = [number for number in range(100) if number not in kept]
     assert (len(kept), read.sampled.shed) == (100 - len(dropped), len(dropped)) and 10 < len(kept) < 45
-    assert lines.decoded == [values[number] for number in [*kept, dropped[-1]]]
+    assert lines.decoded == [values[number] for number in kept]
     assert read.sampled.dated is not None and read.sampled.dated.schema.names == ["at"]
-    times_ms = read.sampled.dated.column("at").cast("int64").to_pylist()
-    assert times_ms == [2 * dropped[-1]]
+    assert read.sampled.dated.column("at").cast("int64").to_pylist() == [2 * dropped[-1]]
 
 
 def test_a_read_of_which_nothing_stays_moves_the_position_and_is_not_nothing() -> None:

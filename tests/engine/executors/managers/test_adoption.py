@@ -168,6 +168,19 @@ def test_deployments_of_one_region_by_two_numbers_are_a_doubt(answers):
     assert isinstance(found, Adopt if len(shared) == 1 else RestoreAnew)
 
 
+@given(holdings())
+def test_what_came_beside_others_goes_on_with_them(answers):
+    name = next(iter(answers))
+    item = answers[name].deployments[0]
+    shared = [other for other, held in answers.items() for at in held.deployments if at.number == item.number]
+    answers[name] = change_part(answers[name], 0, number=1_000, beside=item.number)
+    found = adoption(graph(), digest(), LAST, answers)
+    assert isinstance(found, Adopt)
+    assert {1_000, *([item.number] if len(shared) > 1 else [])} <= {at.number for at in found.deployments}
+    answers[name] = change_part(answers[name], 0, beside=999)
+    assert isinstance(adoption(graph(), digest(), LAST, answers), Adopt if len(shared) == 1 else RestoreAnew)
+
+
 @given(holdings(), st.data())
 def test_owners_are_those_that_all_task_managers_know_of(answers, data):
     parts = [(name, number) for name, held in answers.items() for number in range(len(held.deployments))]

@@ -9,6 +9,7 @@ from penstock.engine.control.local_guard import GUARD_NS
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.managers.adoption_messages import SetKeep
 from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.keep_rates import KeepRates
 from penstock.shedding.keep_settings import ShedderQueries
 
@@ -28,6 +29,7 @@ class FullPart:
     now_ns: int = 0
     name: str = "rows"
     rates: list[KeepRates] = field(default_factory=list)
+    graph: None = None
     owners: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -50,6 +52,9 @@ class FullPart:
 
     def set_keep(self, rates: KeepRates) -> None:
         self.rates.append(rates)
+
+    def set_routes(self, routes: Routes) -> None:
+        """There is nothing that goes to any instance."""
 
 
 def parts_of(part: FullPart) -> DeployedParts:

@@ -81,7 +81,10 @@ STATUSES = st.builds(PartStatus, FLAG, FLAG, FLAG, COUNTS, COUNTS, OUTSTANDING, 
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 WHOLE = st.lists(COUNTS, max_size=3).map(tuple)
 RECEIPTS = st.dictionaries(NAME, JSON, max_size=2)
-DEPLOYMENTS = st.builds(HeldDeployment, COUNTS, COUNTS, WHOLE, NAMES, COUNTS, st.none() | NAME)
+OWNERS = st.dictionaries(COUNTS, WHOLE, max_size=2)
+DEPLOYMENTS = st.builds(
+    HeldDeployment, COUNTS, COUNTS, WHOLE, NAMES, COUNTS, st.none() | NAME, last_move=COUNTS, owners=OWNERS
+)
 RATES = st.dictionaries(NAME, st.sampled_from([0.25, 0.5, 1.0]), max_size=3)
 BRANCHES = st.lists(st.tuples(NAME, NAME, st.sampled_from([0.25, 0.5])), max_size=2).map(tuple)
 STRETCHES = st.lists(
@@ -153,6 +156,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     tuple[KeptCut, ...]: st.lists(CUTS, max_size=2).map(tuple),
     Holding: HOLDINGS,
     dict[str, float]: RATES,
+    dict[str, tuple[float, ...]]: st.dictionaries(NAME, st.lists(st.floats(0, 1), max_size=2).map(tuple), max_size=2),
     SetKeep | None: SHEDDING,
     GuardTerms | None: TERMS,
     SicTerms | None: SIC,

@@ -1,0 +1,54 @@
+"""The control loop of a job's head and what it remembers: shared by who scales the job, and who sheds and moves."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from penstock.model.plan import Decision
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.control_loop import ControlLoop, Steering
+from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
+from penstock.scheduler.ownership import Resource
+
+ACTUATORS = frozenset({Resource.PARALLELISM, Resource.TASK_MEMORY, Resource.MOVES, Resource.KEEP_RATES})
+"""What a running job can change."""
+
+
+class JobLoop:
+    """One loop over the policies of a job; times are seconds since its first tick."""
+
+    def __init__(self, policies: tuple[Steering, ...], before: tuple[int, LoopState] | None) -> None:
+        """Begin with nothing seen, or go on from when the loop of the plan before began, and with what it remembered.
+
+        Policies begin anew: tasks may be others.
+        """
+        self.loop = ControlLoop(policies, acts=True, actuators=ACTUATORS)
+        self.state = self.loop.start(0.0)
+        self.began_ns: int | None = None
+        if before is not None:
+            self.began_ns, state = before
+            self.state = replace(state, memories=self.state.memories)
+
+    def now_s(self, now_ns: int) -> float:
+        """Return the time of the loop, which begins with the first call."""
+        if self.began_ns is None:
+            self.began_ns = now_ns
+        return (now_ns - self.began_ns) / 1e9
+
+    def prepared(self, name: str, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Return a snapshot as a policy is to see it; see `ControlLoop.prepared`."""
+        return self.loop.prepared(name, snapshot, self.state)
+
+    def judge(
+        self, name: str, prepared: ClusterSnapshot, decided: Decision, now_ns: int
+    ) -> tuple[LoopDecision, tuple[Effect, ...]]:
+        """Return what may be done of a decision that was made on a prepared snapshot; see `ControlLoop.judge`."""
+        result, effects, self.state = self.loop.judge(name, prepared, decided, self.now_s(now_ns), self.state)
+        return result, effects
+
+    def ended(self, now_ns: int, *, is_done: bool, in_vain: Collection[str] = ()) -> None:
+        """Take in that the action in flight has ended; changes of these subjects could not be made as things are."""
+        changes = tuple(
+            change for action in self.state.in_flight for change in action.changes if change.subject in in_vain
+        )
+        self.state = ended(self.state, self.state.busy, self.now_s(now_ns), is_done=is_done)
+        self.state = replace(self.state, fruitless=(*self.state.fruitless, *changes))
