@@ -90,7 +90,6 @@ class RocksDbStore(PageStore):
         )
         options = _options(self._cache, self._memtables, memory_bytes, new)
         options.set_use_direct_reads(direct_reads)
-        options.set_use_direct_io_for_flush_and_compaction(direct_reads)
         with _explained("open a store", directory):
             self._db = Rdict(str(directory), options)
         writing = WriteOptions()
