@@ -88,7 +88,9 @@ class Ds2:
         proposal = self.propose(snapshot)
         scaling_round = open_round(snapshot, self.pace, memory, proposal.rates, proposal.missing)
         acts = scaling_round.may_act & (
-            self.left_band(snapshot, proposal) if self.band else self._significant(snapshot, proposal)
+            self.left_band(snapshot, proposal)
+            if self.band
+            else significant(snapshot, proposal, self.factor, self.shrink_margin)
         )
         changed = (proposal.parallelism != proposal.rates.parallelism) & acts[snapshot.tasks.application]
         sizes = tuple(TaskSize(int(task), int(proposal.parallelism[task])) for task in np.flatnonzero(changed))
@@ -120,13 +122,6 @@ class Ds2:
         grows = proposal.parallelism > proposal.rates.parallelism
         return self.band.left_by(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
 
-    def _significant(self, snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
-        """Return the applications in which a task grows by at least one instance, or shrinks by enough."""
-        change = proposal.parallelism - proposal.rates.parallelism
-        needed = (1 + self.factor) * (1 + self.shrink_margin) * proposal.instances
-        one_less = (change == -1) & (needed <= proposal.parallelism)
-        return any_by(snapshot.tasks.application, (change >= 1) | (change <= -2) | one_less, len(snapshot.applications))
-
     def _corrected(self, snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats, wanted: Floats) -> Floats:
         """Return the parallelism, times target rate / observed rate where nothing else explains the shortage."""
         if self.target_rate_ratio == float("inf"):
@@ -139,6 +134,13 @@ class Ds2:
         grows = any_by(tasks.application, wanted > rates.parallelism, len(largest))
         factor = np.where(~grows & (largest > self.target_rate_ratio), largest, 1.0)[tasks.application]
         return np.ceil(wanted * factor * (1 - ROUNDING))
+
+
+def significant(snapshot: ClusterSnapshot, proposal: ScalingProposal, factor: float, margin: float) -> Bools:
+    """Return the applications in which a task grows by an instance, or shrinks by two, or by one with room to spare."""
+    change = proposal.parallelism - proposal.rates.parallelism
+    one_less = (change == -1) & ((1 + factor) * (1 + margin) * proposal.instances <= proposal.parallelism)
+    return any_by(snapshot.tasks.application, (change >= 1) | (change <= -2) | one_less, len(snapshot.applications))
 
 
 def need(snapshot: ClusterSnapshot, proposal: ScalingProposal, changed: Bools) -> dict[str, float]:
