@@ -148,10 +148,7 @@ class Source(ABC):
     """Whether its readers tell the sampler the keys of messages before these are decoded (`Sampler.chosen`)."""
 
     discovery_us: int | None = None
-    """How often a running job asks `partitions_since` for new partitions, in microseconds; None: never.
-
-    A source that is asked does not end for want of partitions; it must not be bounded.
-    """
+    """How often a running job asks `partitions_since`, in microseconds; then it must not be bounded. None: never."""
 
     @property
     @abstractmethod

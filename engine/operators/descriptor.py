@@ -176,6 +176,10 @@ class OperatorDescriptor(ABC, Generic[S]):
         """Return what of an operator that `estimates` has no interval: names, and what they are."""
         return ()
 
+    def has_interval(self, spec: S) -> bool:
+        """Return whether a result of an operator that `estimates` has an interval."""
+        return False
+
     def with_hidden(self, spec: S, names: Columns) -> S | None:
         """Return the spec that carries hidden columns of these names from its input to its result.
 

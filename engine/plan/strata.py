@@ -12,7 +12,7 @@ from penstock.engine.plan.bucket_ways import ways_to_aggregates
 from penstock.engine.plan.shedding_points import shedding_points
 from penstock.model.errors import PlanError
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import MAIN, AggregateSpec, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.job_graph import MAIN, JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.model.sampling import DRAW_FIELD
 from penstock.model.strata import Strata
 
@@ -88,8 +88,7 @@ def _check_results(above: JobGraph, spec: SinkSpec, wants: str) -> None:
         raise PlanError(f"{wants} its minimum accuracy is 1, so nothing is dropped for it: leave strata out")
     if not spec.columns:
         raise PlanError(f"{wants} columns=False takes away the intervals that they make narrower: leave one out")
-    aggregates = [node.spec for node in above.operators.values() if isinstance(node.spec, AggregateSpec)]
-    if all(len(descriptor_of(item).without_interval(item)) == len(item.aggregates) for item in aggregates):
+    if not any(descriptor_of(node.spec).has_interval(node.spec) for node in above.operators.values()):
         raise PlanError(
             f"{wants} none of its results has an interval, which they would make narrower: only count, sum and mean "
             "over tumbling, hopping, global or no windows have"

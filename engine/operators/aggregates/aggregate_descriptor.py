@@ -110,6 +110,10 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         window = f" over {spec.windowing.window}" if spec.windowing is not None else ""
         return [(name, f"{call.function}{window}") for name, call in spec.aggregates if not has_interval(spec, call)]
 
+    def has_interval(self, spec: AggregateSpec) -> bool:
+        """Return whether one of its aggregates has an interval."""
+        return any(has_interval(spec, call) for _, call in spec.aggregates)
+
     def sampling(self, spec: AggregateSpec) -> Sampling:
         """Return that results of a sample are estimates, or biased and say so.
 
