@@ -215,6 +215,7 @@ def smoke() -> RealCase:
     return made
 
 
+@pytest.mark.long("a minute on real parts; test_goals_are_met_by_a_short_pause_and_missed_by_a_long_one")
 @pytest.mark.slow
 def test_a_small_run_is_rescaled_and_counts_each_row_once(tmp_path: Path) -> None:
     small = replace(smoke(), loads=((1.4, 38.0),))
@@ -227,6 +228,7 @@ def test_a_small_run_is_rescaled_and_counts_each_row_once(tmp_path: Path) -> Non
     assert max(sample["instances"][task] for sample in run.samples for task in sample["instances"]) >= 2
 
 
+@pytest.mark.long("a minute on real parts; test_goals_are_met_by_a_short_pause_and_missed_by_a_long_one")
 @pytest.mark.slow
 def test_the_rival_stops_and_starts_again_from_a_savepoint(tmp_path: Path) -> None:
     small = restarted(replace(smoke(), loads=((1.4, 38.0),)))

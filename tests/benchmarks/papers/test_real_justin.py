@@ -139,6 +139,7 @@ def test_memory_is_held_against_that_of_ds2(tmp_path: Path) -> None:
     assert drawn == {"real_state", "real_waiting"}
 
 
+@pytest.mark.long("a minute on real parts; test_state_larger_than_its_memory_is_reached_past_the_page_cache")
 @pytest.mark.slow
 def test_a_small_query_gets_instances(tmp_path: Path) -> None:
     ((small, _),) = cases(Scale.SMOKE, 1)
