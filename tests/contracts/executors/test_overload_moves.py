@@ -20,7 +20,7 @@ from tests.contracts.executors.ways import PROCESSES
 ROW_S = 0.002
 """A row waits so long in each of two operators, as for an answer; one instance takes 500 a second at most."""
 
-RATE = 350
+RATE = 400
 
 
 def waits(rows: pa.RecordBatch) -> pa.RecordBatch:
