@@ -2,7 +2,7 @@
 
 Of any 64 records of a stratum in a row, counted from where dealing began, each step comes to one, in random order: a
 rate of k/64 keeps k of them. Alone each record has every step with the same chance, as without strata. Called by
-shedders, and by replays, which deal anew from the same offset on (docs/design/shedders.md 6).
+shedders, and by replays, which deal anew from the same offset on (docs/design/shedders.md 7).
 """
 
 from collections.abc import Sequence
