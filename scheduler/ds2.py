@@ -139,8 +139,10 @@ class Ds2:
 def significant(snapshot: ClusterSnapshot, proposal: ScalingProposal, factor: float, margin: float) -> Bools:
     """Return the applications in which a task grows by an instance, or shrinks by two, or by one with room to spare."""
     change = proposal.parallelism - proposal.rates.parallelism
-    one_less = (change == -1) & ((1 + factor) * (1 + margin) * proposal.instances <= proposal.parallelism)
-    return any_by(snapshot.tasks.application, (change >= 1) | (change <= -2) | one_less, len(snapshot.applications))
+    enough = (change >= 1) | (change <= -2)
+    if margin < float("inf"):
+        enough |= (change == -1) & ((1 + factor) * (1 + margin) * proposal.instances <= proposal.parallelism)
+    return any_by(snapshot.tasks.application, enough, len(snapshot.applications))
 
 
 def need(snapshot: ClusterSnapshot, proposal: ScalingProposal, changed: Bools) -> dict[str, float]:

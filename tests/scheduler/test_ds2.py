@@ -162,6 +162,13 @@ def test_with_a_margin_one_instance_less_is_a_reason_once_the_need_fits(target: 
         Ds2(shrink_margin=-0.1)
 
 
+def test_without_a_margin_a_task_that_needs_nothing_keeps_its_second_instance() -> None:
+    snapshot = measured(word_count(2, 2, 500.0))
+    silent = replace(snapshot, tasks=replace(snapshot.tasks, target_rate=[0.0, np.nan, np.nan]))
+    assert AT_ONCE.propose(silent).parallelism.tolist() == [1, 1, 1]
+    assert isinstance(AT_ONCE.decide(silent, {})[0], NoChange)
+
+
 def test_it_acts_from_the_nth_evaluation_on() -> None:
     policy, memory = Ds2(Pace(10.0, 20.0, activation=3)), {}
     kinds = []
