@@ -115,10 +115,8 @@ class ManagedMoves:
 
         If the tasks are taken down before, it is not called.
         """
-        asked, now_ns = (
-            AskedMove(0, MoveOrder("its key groups", "instances that come or stay")),
-            self._clock.monotonic_ns(),
-        )
+        name = next(self.graph.name(task) for task in self.graph.tasks if task.id == lead)
+        asked, now_ns = AskedMove(0, MoveOrder(f"key groups of {name!r}", "its instances")), self._clock.monotonic_ns()
         asked.progress = 0, len(groups)
         asked.answer.add_done_callback(lambda answer: None if answer.exception() else done(answer.result()))
         self._order = _Order(asked, lead, groups, MoveAccount(now_ns, 0, None), self._begun())
