@@ -54,7 +54,7 @@ def test_the_seeds_kill_freeze_and_replace_on_either_side():
         "power loss",
         "breaks",
         "RESTARTED",
-        "WorkerLeft",
+        "leaves, as it was told to end",
     ):
         assert fault in told
 
