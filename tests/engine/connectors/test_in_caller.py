@@ -27,7 +27,7 @@ TRAVEL = {
     "FileSource", "LineSource", "CsvSource", "JsonLinesSource", "ParquetSource", "NexmarkSource", "KafkaSource",
     "FileSink", "ParquetSink", "JsonLinesSink", "CsvSink", "KafkaSink", "BlackHoleSink",
     "SteadySource", "RecordedSource", "KeptRows", "StagedSink", "CsvOutput", "AgeSink", "FirstRow", "WatchedKeys",
-    "SteadyKeys",
+    "SteadyKeys", "DueKeys", "AgesOverTime",
 }  # fmt: skip
 
 
