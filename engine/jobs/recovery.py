@@ -97,7 +97,7 @@ class RecoveringJob(SteerableJob):
         self._error: BaseException | None = None
         self._heeded_stop: bool | None = None  # the last request for a stop that the life cycle was told of
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
-        tell = self._change_plan, self._news.rescaled
+        tell = weakly(self._change_plan), self._news.rescaled
         self._rescaling = Rescaling(self._context.rescales, self._plan, self.session, self._clock, *tell)
         self._told_fenced, self._over, self._take_downs = False, False, 0
         self._regions = regions(self._graph)
