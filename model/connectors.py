@@ -148,7 +148,7 @@ class Source(ABC):
     """Whether its readers tell the sampler the keys of messages before these are decoded (`Sampler.chosen`)."""
 
     discovery_us: int | None = None
-    """How often a running job asks `partitions_since`, in microseconds; then it must not be bounded. None: never."""
+    """How often a job asks `partitions_since`, in microseconds; None: never. It is not bounded, and outlasts them."""
 
     @property
     @abstractmethod
@@ -387,7 +387,7 @@ class Sink(ABC):
             raise RetryableError(f"{self.describe()!r} does not take over writers that outlived their job's head")
 
     def resize(self, parallelism: int, *, running: bool = False) -> None:
-        """Have so many writers. None is open and `recover` comes next; if ``running``, some follow those that are."""
+        """Have so many writers: `recover` is next, or more follow the ``running`` ones. The default does nothing."""
 
     def release(self) -> None:
         """Let go of what `commit` and `recover` hold open: the job is over, well or not. Must not raise.

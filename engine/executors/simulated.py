@@ -125,7 +125,7 @@ class Simulation:
         if self.moves:
             world.moves = RandomMoves(world.dice, self.moves_wanted / self._turns)
         if self.rescales:
-            world.rescales = RandomRescales(world.dice, 10.0 / self._turns)
+            world.rescales = RandomRescales(world.dice, 15.0 / self._turns)
         if self.routes:
             world.routes = RandomRoutes(world.dice, 25.0 / self._turns)
         life = _Life(world, self)

@@ -23,7 +23,7 @@ class RescaleSummary:
 
     The job went on from checkpoint ``epoch``, after ``key_groups_moved`` of ``key_groups`` (of all stateful tasks) had
     changed their instances. It waited ``waited_ms`` for that checkpoint, as it ran, and stood still for ``stopped_ms``.
-    One that did not stop has epoch 0, took ``waited_ms`` and stood still for 0.
+    One that was made ``live``, while the job ran, has epoch 0, took ``waited_ms`` and stood still for 0.
     """
 
     before: Mapping[str, int]
@@ -33,6 +33,7 @@ class RescaleSummary:
     key_groups: int
     waited_ms: float
     stopped_ms: float
+    live: bool = False
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"job": job, **asdict(summary)}))
         return
-    if not summary.epoch and not summary.stopped_ms:
+    if summary.live:
         moved = f"{count_text(summary.key_groups_moved)} of {count_text(summary.key_groups)} key groups moved"
         took = seconds_text(summary.waited_ms / 1e3)
         print(f"{job} has {_instances(summary.before, summary.after)}: {moved} in {took}, while it ran")

@@ -1,19 +1,17 @@
 """The parallelism of an exactly-once sink changes while its job runs, and a task manager is killed: each row once."""
 
-import json
 import secrets
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-import penstock as ps
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from tests.chaos.kafka_outputs import KEEP, committed_messages
-from tests.contracts.executors.metered import PARTITIONS, ROWS, Metered, MeteredJob, task_managers, until
+from tests.chaos.kafka_outputs import KEEP
+from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task_managers, until
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.ways import PROCESSES
+from tests.kafka.metered_topic import check_topic, metered_topic
 
 pytestmark = pytest.mark.slow
 
@@ -22,11 +20,7 @@ def test_rows_are_there_once_though_writers_come_and_go(kafka: str, tmp_path: Pa
     settings, topic, metered = KafkaSettings(kafka), f"rescaled-{secrets.token_hex(4)}", MeteredJob(tmp_path)
     create_topic(settings, topic, PARTITIONS, KEEP)
     metered.give(0)
-    job = ps.Job()
-    numbers = ps.read(Metered(tmp_path / "meter"), time="at", job=job).name("numbers")
-    totals = numbers.key_by("key").agg(n=ps.count()).name("per key")
-    totals.write_kafka(topic, kafka=kafka, guarantee="exactly_once", mode="changelog").name("totals")
-    numbers.write_kafka(topic, kafka=kafka, guarantee="exactly_once").name("rows")
+    job = metered_topic(metered, kafka, topic)
     handle = job.start(
         "rescaled",
         **PROCESSES,
@@ -54,15 +48,5 @@ def test_rows_are_there_once_though_writers_come_and_go(kafka: str, tmp_path: Pa
     assert handle.rescale("per key", 1).after == {"per key": 1, "totals": 1}
     metered.give(ROWS)
     handle.wait()
-    ids: Counter[int] = Counter()
-    standing: Counter[tuple[int, int]] = Counter()
-    for _, value in committed_messages(settings, topic, PARTITIONS):
-        row = json.loads(value or b"null")
-        if "id" in row:
-            ids[row["id"]] += 1
-        else:
-            standing[row["key"], row["n"]] += row["weight"]
+    check_topic(settings, topic)
     delete_topics(settings, [topic])
-    assert ids == Counter(range(PARTITIONS * ROWS))
-    keys = Counter(number * 7 % 17 for number in range(PARTITIONS * ROWS))
-    assert +standing == Counter(dict.fromkeys(keys.items(), 1)) and not -standing

@@ -1,20 +1,18 @@
 """A job with exactly-once sinks is rescaled, moved, scaled and drained at random, and its task managers killed."""
 
-import json
 import os
 import secrets
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-import penstock as ps
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from tests.chaos.kafka_outputs import KEEP, committed_messages
+from tests.chaos.kafka_outputs import KEEP
 from tests.chaos.steering import Steering, slow_down
-from tests.contracts.executors.metered import KEYS, PARTITIONS, ROWS, Metered, MeteredJob
+from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob
 from tests.contracts.executors.ways import PROCESSES
+from tests.kafka.metered_topic import check_topic, metered_topic
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +27,7 @@ def test_each_row_is_there_once_behind_orders_and_kills(kafka: str, tmp_path: Pa
     settings, topic, metered = KafkaSettings(kafka), f"steered-{secrets.token_hex(4)}", MeteredJob(tmp_path)
     create_topic(settings, topic, PARTITIONS, KEEP)
     metered.give(ROWS)
-    job = ps.Job()
-    numbers = ps.read(Metered(tmp_path / "meter"), time="at", job=job).name("numbers")
-    totals = numbers.key_by("key").agg(n=ps.count()).name("per key")
-    totals.write_kafka(topic, kafka=kafka, guarantee="exactly_once", mode="changelog").name("totals")
-    numbers.write_kafka(topic, kafka=kafka, guarantee="exactly_once").name("rows")
+    job = metered_topic(metered, kafka, topic)
     hurry = tmp_path / "hurry"
     slow_down(job, ROWS_PER_S, hurry)
     handle = job.start(
@@ -51,15 +45,5 @@ def test_each_row_is_there_once_behind_orders_and_kills(kafka: str, tmp_path: Pa
     handle.wait()
     print(dict(steering.done), dict(steering.refused))
     assert steering.done.total() == orders + orders // 4 and steering.done["rescale"] and steering.done["move"]
-    ids: Counter[int] = Counter()
-    standing: Counter[tuple[int, int]] = Counter()
-    for _, value in committed_messages(settings, topic, PARTITIONS):
-        row = json.loads(value or b"null")
-        if "id" in row:
-            ids[row["id"]] += 1
-        else:
-            standing[row["key"], row["n"]] += row["weight"]
+    check_topic(settings, topic)
     delete_topics(settings, [topic])
-    assert ids == Counter(range(PARTITIONS * ROWS))
-    keys = Counter(number * 7 % KEYS for number in range(PARTITIONS * ROWS))
-    assert +standing == Counter(dict.fromkeys(keys.items(), 1)) and not -standing

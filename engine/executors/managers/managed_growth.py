@@ -63,7 +63,8 @@ class ManagedGrowth:
         self._attempts: dict[TaskId, int] = {}
         self._left: set[str] = set()
         self._change: _Change | None = None
-        self._refused: BaseException | None = None
+        # Why the whole job must begin anew: the change can neither go on nor be taken back.
+        self._reason: str | None = None
         self._widened = False
 
     def began(self, tasks: Collection[TaskId], attempt: int) -> None:
@@ -103,7 +104,9 @@ class ManagedGrowth:
         change = self._change
         if change is None or (tasks is not None and tasks.isdisjoint(change.change.tasks())):
             return
-        self._change, self._moves.held = None, False
+        self._change, self._moves.held, self._reason = None, False, None
+        if tasks is not None and not change.change.tasks() <= tasks:
+            self._reason = "instances of other tasks were to come or go with those that failed"
         if change.change.grows and change.step not in (_Step.MOVED, _Step.LEFT):
             assert self._checkpoints is not None
             self._checkpoints.hold_barriers(held=False)
@@ -122,14 +125,13 @@ class ManagedGrowth:
             return False
         change.awaited.discard((message.deployment, manager))
         if isinstance(message, ms.Refused):
-            self._refused = self._head.error(manager, message.failure)
+            self._refuse(self._head.error(manager, message.failure))
         return True
 
     def turn(self) -> Struck | None:
         """Take the next step if it is time; return what strikes the job as it could not be taken."""
-        if self._refused is not None:
-            error, self._refused = self._refused, None
-            reason = f"new instances could not be built beside the others: {type(error).__name__}: {error}"
+        if self._reason is not None:
+            reason, self._reason = self._reason, None
             return Struck(PlanChangedError(f"it begins anew, as {reason}"), None)
         change = self._change
         if change is None or change.awaited:
@@ -175,7 +177,9 @@ class ManagedGrowth:
 
     def _sinks_answer(self, change: _Change, error: BaseException | None) -> None:
         if change is self._change:
-            self._widened, self._refused = error is None, error
+            self._widened = error is None
+            if error is not None:
+                self._refuse(error)
 
     def _order(self, change: LiveChange, deployment: Deployment) -> ms.Grow:
         assert self._checkpoints is not None
@@ -256,6 +260,9 @@ class ManagedGrowth:
         """Return the instances that read from others; producers that have ended say so to whoever joins them."""
         graph = self._deployments.graph
         return frozenset(name for task in graph.tasks if not is_source(graph, task) for name in graph.instances(task))
+
+    def _refuse(self, error: BaseException) -> None:
+        self._reason = f"new instances could not be built beside the others: {type(error).__name__}: {error}"
 
     def _names(self, task: TaskId) -> Sequence[str]:
         graph = self._deployments.graph

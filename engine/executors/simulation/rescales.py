@@ -1,11 +1,13 @@
-"""Changes of parallelism in a simulated job: asked for at random, as a user would, of one operator at a time."""
+"""Changes of parallelism in a simulated job: asked for at random, as a user would."""
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.moves.live_changes import LiveChange, live_change
+from penstock.engine.plan.planner import lies_by_key
 from penstock.engine.plan.recut import instances_by_name, recut
 from penstock.model.errors import OptionError, PenstockError
 from penstock.model.execution_graph import ExecutionGraph
@@ -43,11 +45,13 @@ class RandomRescales:
         """Ask for another number of instances of an operator, if none is on its way and the dice say so."""
         if self._asked is not None or self.counts.asked >= MOST_ASKED or not self._dice.chance(self._chance):
             return
-        wanted = [(name, count) for name in sorted(instances_by_name(graph)) for count in range(1, MOST_INSTANCES + 1)]
+        wanted = changes(graph)
         if self._dice.chance(LIVE_CHANCE):
-            wanted = [item for item in wanted if is_live(graph, *item)] or wanted
+            wanted = [item for item in wanted if is_live(graph, item)] or wanted
+        if not wanted:
+            return
         try:
-            asked = orders.ask(dict([self._dice.choose(wanted)])).answer
+            asked = orders.ask(self._dice.choose(wanted)).answer
         except PenstockError:
             # The job is about to end.
             return
@@ -64,15 +68,27 @@ class RandomRescales:
         if asked.exception() is None:
             self.counts.done += 1
             self.counts.moved += asked.result().key_groups_moved
-            self.counts.live += asked.result().epoch == 0 and asked.result().stopped_ms == 0
+            self.counts.live += asked.result().live
         else:
             self.counts.failed += 1
 
 
-def is_live(graph: ExecutionGraph, name: str, count: int) -> bool:
-    """Return whether an operator can come to so many instances while the job runs."""
+def changes(graph: ExecutionGraph) -> list[dict[str, int]]:
+    """Return what may be asked for: another number of instances of an operator, or of all that have state together."""
+    keyed = [node.name for node in graph.graph.operators.values() if lies_by_key(graph, node)]
+    sets = [[name] for name in sorted(instances_by_name(graph))] + ([keyed] if len(keyed) > 1 else [])
+    wanted = [dict.fromkeys(names, count) for names in sets for count in range(1, MOST_INSTANCES + 1)]
+    return [item for item in wanted if _after(graph, item) is not None]
+
+
+def is_live(graph: ExecutionGraph, change: Mapping[str, int]) -> bool:
+    """Return whether operators can come to so many instances while the job runs."""
+    after = _after(graph, change)
+    return after is not None and isinstance(live_change(graph, after), LiveChange)
+
+
+def _after(graph: ExecutionGraph, change: Mapping[str, int]) -> ExecutionGraph | None:
     try:
-        after = recut(graph, {name: count}, MOST_INSTANCES)
+        return recut(graph, change, MOST_INSTANCES)
     except OptionError:
-        return False
-    return isinstance(live_change(graph, after), LiveChange)
+        return None

@@ -16,12 +16,12 @@ def test_nothing_begins_anew(tmp_path: Path) -> None:
     read(job, handle, 800)
     summary = handle.rescale("per second", 3)
     assert (summary.before, summary.after) == ({"per second": 2, "windows": 2}, {"per second": 3, "windows": 3})
-    assert (summary.epoch, summary.stopped_ms) == (0, 0.0)
+    assert summary.live and (summary.epoch, summary.stopped_ms) == (0, 0.0)
     assert 0 < summary.key_groups_moved < summary.key_groups
     read(job, handle, 1_600)
-    assert handle.rescale("per key", 5).stopped_ms == 0
+    assert handle.rescale("per key", 5).live
     read(job, handle, 2_400)
-    assert handle.rescale("per key", 3).stopped_ms == 0
+    assert handle.rescale("per key", 3).live
     read(job, handle, 3_200)
     assert instances_by_name(running(handle).graph)["per key"] == 3
     job.give(ROWS)
@@ -37,7 +37,7 @@ def test_a_task_manager_that_is_killed_afterwards_goes_on_with_the_new_paralleli
     read(job, handle, 1_000)
     handle.rescale("per key", 4)
     read(job, handle, 1_500)
-    assert handle.rescale("per key", 3).stopped_ms == 0
+    assert handle.rescale("per key", 3).live
     read(job, handle, 2_000)
     kill(task_managers()[0].pid)
     until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)

@@ -141,4 +141,5 @@ def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -
     assert dict(zip(zip(keys, starts.tolist(), strict=True), counted, strict=True)) == expected
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == policy]
-    assert 1 <= outcomes.count("applied") <= 4 and "failed" not in outcomes
+    # DS2 has gone down again with the load.
+    assert 1 <= outcomes.count("applied") <= 3 + (policy == "ds2") and "failed" not in outcomes

@@ -21,7 +21,10 @@ from penstock.state.checkpoints.manifest import InstanceEntry
 from tests.engine.executors.test_simulated_moves import MOVING
 
 SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_RESCALE_SEEDS", "30")))
-FEW = (6, 9, 13)
+FEW = (3, 4, 9)
+"""Seeds in which instances come and go while a job runs."""
+
+MANY = range(1, 41)
 
 
 def rescaled(name: str, folder: Path, *, managed: bool) -> Simulation:
@@ -36,7 +39,7 @@ def rescaled(name: str, folder: Path, *, managed: bool) -> Simulation:
 def check(results: list[SeedResult], *, live: bool) -> None:
     assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
     counted = [result.rescales for result in results if result.rescales is not None]
-    assert 2 * sum(item.done for item in counted) >= len(results)
+    assert sum(item.done for item in counted) >= len(results)
     assert sum(item.moved for item in counted) > 0
     if live:
         assert sum(item.live for item in counted) > 0
@@ -56,7 +59,8 @@ def test_state_of_instances_that_are_no_more_is_missed(tmp_path: Path, monkeypat
         return [entry for entry in found(self, *arguments) if entry.instance == 0]
 
     monkeypatch.setattr(RestoredState, "_givers", first)
-    problems = [rescaled("tumbled", tmp_path, managed=False).run(seed).problem for seed in FEW]
+    simulation = rescaled("tumbled", tmp_path, managed=False)
+    problems = (simulation.run(seed).problem for seed in MANY)
     assert any(problem is not None and "rows are missing" in problem for problem in problems)
 
 
@@ -69,7 +73,8 @@ def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
         self.senders += tuple(senders)
 
     monkeypatch.setattr(Output, "join", silently)
-    problems = [rescaled("tumbled", tmp_path, managed=True).run(seed).problem for seed in (9, 10, 13)]
+    simulation = rescaled("tumbled", tmp_path, managed=True)
+    problems = (simulation.run(seed).problem for seed in MANY)
     assert any(problem is not None and "has not ended" in problem for problem in problems)
 
 
@@ -78,4 +83,4 @@ def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_puts_out_what_the_undisturbed_run_does(name: str, tmp_path: Path, *, managed: bool) -> None:
     simulation = rescaled(name, tmp_path, managed=managed)
-    check([simulation.run(seed) for seed in SEEDS], live=managed)
+    check([simulation.run(seed) for seed in SEEDS], live=managed and name != "upserted")
