@@ -1,4 +1,4 @@
-"""Partitions that change the instances of a source while it is read, as the head carries it out (moves.md 9).
+"""Partitions that change their instances while a source is read, as the head has it done (docs/design/moves.md 9).
 
 What was read of a partition leaves before a barrier, and who takes it reads on once that has passed everybody: so its
 rows stay in order, in every epoch too, and no checkpoint lacks it.
