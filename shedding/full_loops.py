@@ -2,8 +2,8 @@
 
 A loop that is full works for 90 to 99% of the time: between steps it looks for what is ready, and other threads have
 the interpreter. And its steps, which are free as long as there is little to do, are what rows come in then. To plan
-with either lets more rows in than it can take, cycle after cycle, and what waits settles above its bound. Pure; called once
-a cycle before the policy, behind `segments`.
+with either lets more rows in than it can take, cycle after cycle, and what waits settles above its bound. Pure;
+called once a cycle before the policy, behind `segments`.
 """
 
 from collections.abc import Mapping
