@@ -34,7 +34,7 @@ _ON_A_JOB = {"warm_up.timeout_s": 0.0}
 """An instance takes over what another had, and does not warm up: a start is no reason to run at minimums."""
 
 
-_DRAIN_CYCLES = 1.5
+_DRAIN_CYCLES = 1.75
 """Cycles in which what waits beyond its bound is to be worked off."""
 
 _WITHOUT_POLICY = ("off", "sic")
