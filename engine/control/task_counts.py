@@ -30,7 +30,8 @@ class TaskCounts:
     counts: Floats
 
 
-NO_COUNTS = TaskCounts((), *(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0))
+_NONE = np.zeros(0, np.int64)
+NO_COUNTS = TaskCounts((), _NONE, _NONE, _NONE, np.zeros(0))
 
 
 def read_counts(places: Sequence[str], tables: Sequence[pa.Table]) -> TaskCounts:

@@ -44,9 +44,9 @@ class BucketReuse:
             np.minimum(np.searchsorted(ends, numbers), max(len(ends) - 1, 0)) for numbers in (uses, visits)
         )
         count = max(len(ends), 1)
-        own = np.bincount(sweep_of_bucket, np.asarray(sizes, np.float64), count)
-        until = np.cumsum(own[::-1])[::-1]
-        came = np.bincount(sweep_of_visit, np.asarray(rows, np.float64), count)
+        own: Floats = np.bincount(sweep_of_bucket, np.asarray(sizes, np.float64), count).astype(np.float64)
+        until: Floats = np.cumsum(own[::-1])[::-1]
+        came: Floats = np.bincount(sweep_of_visit, np.asarray(rows, np.float64), count).astype(np.float64)
         some = np.flatnonzero(came)
         self.add(came[some], until[some] - own[some], until[some])
         self._ends = np.append(ends, last_use)[-_SWEEPS:].astype(np.int64)
