@@ -1,4 +1,4 @@
-"""Exactly-once writers come and go, and processes are killed as an id is taken, and given up: each row is there once."""
+"""Exactly-once writers come and go, and processes are killed as ids are taken, and given up: each row is there once."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def lives(kafka: str, tmp_path: Path) -> Iterator[Lives]:
 
 @pytest.mark.long("a job of its own; test_rescaling.py has writers that come and go")
 def test_writers_come_and_go_and_nothing_begins_anew(lives: Lives) -> None:
-    assert lives.live("3,2,4") == (0, {"live": [True, True, True], "restarts": 0})
+    assert lives.live("3,4,2") == (0, {"live": [True, True, True], "restarts": 0})
     lives.check()
 
 
