@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.checkpoint.states import TRAVELLING, CheckpointState
+from penstock.engine.checkpoint.states import TRAVELLING
 from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
@@ -218,9 +218,10 @@ class ManagedMoves:
         checkpoints = self._checkpoints
         assert checkpoints is not None
         went = checkpoints.begun - order.begun
-        state, due_ns = checkpoints.coordinator.state, checkpoints.due_ns()
-        due = state is CheckpointState.READY and due_ns is not None and due_ns <= now_ns
-        if may_begin(travelling=state in TRAVELLING, due=due, let_through=went > 0):
+        travelling = checkpoints.coordinator.state in TRAVELLING
+        pressing_ns = checkpoints.coordinator.pressing_ns()
+        pressing = pressing_ns is not None and pressing_ns <= now_ns
+        if may_begin(travelling=travelling, pressing=pressing, let_through=went > 0):
             self._next_round(order, now_ns, went)
 
     def _next_round(self, order: _Order, now_ns: int, checkpoints: int) -> None:
@@ -272,6 +273,8 @@ class ManagedMoves:
         account.round_is_over(now_ns)
         order.asked.progress = account.key_groups, account.key_groups + len(order.left)
         if order.left:
+            # Before anybody begins a checkpoint that is due.
+            self._go_on(order, now_ns)
             return
         self._order = None
         done = account.summary(now_ns, self.rates)
