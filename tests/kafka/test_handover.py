@@ -53,7 +53,7 @@ def test_each_message_is_there_once_and_in_order_of_its_key(kafka: str, topic: M
 
     write()
     handle = job.start(
-        "handed over",
+        "handed-over",
         **PROCESSES,
         parallelism=2,
         directory=tmp_path / "job",
