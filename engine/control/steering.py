@@ -46,13 +46,14 @@ Shedding that lasts makes a decision due before its time, and what is seen ends 
 OF_A_JOB: dict[str, Mapping[str, Any]] = {
     "ds2": {"scales_sources": True, "shrink_margin": 0.1},
     "ds2-fitted": {"ds2.scales_sources": True},
-    "justin": {"ds2.scales_sources": True},
-    "memory-choice": {"ds2.scales_sources": True},
+    "justin": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
+    "memory-choice": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
 }
 """Parameters of policies on a running job that differ from those of their papers.
 
-There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. A job
-goes back to one instance, too, once what it needs fits with a tenth to spare.
+There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. It has
+a thread of its own there, which waits where channels are full; here it shares a core with what it waits for, and is
+behind instead. A job goes back to one instance, too, once what it needs fits with a tenth to spare.
 """
 
 

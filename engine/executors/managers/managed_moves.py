@@ -16,10 +16,10 @@ from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, MoveOrder, MoveSummary, MoveTotals
+from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrder, MoveSummary, MoveTotals
 from penstock.engine.moves.round_times import may_begin
 from penstock.engine.moves.source_rates import SourceRates
-from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_move
+from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_groups, wanted_move
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
@@ -186,14 +186,18 @@ class ManagedMoves:
                 self._do(self._coordinator.on(ev.StateInstalled(*said)))
 
     def _take(self, asked: AskedMove, now_ns: int) -> None:
+        order, planned = asked.order, 0
         try:
-            wanted = wanted_move(self.graph, self.owners, self._deployments.places(), asked.order)
+            if isinstance(order, GroupsOrder):
+                wanted = wanted_groups(self.graph, self.owners, order)
+            else:
+                wanted = wanted_move(self.graph, self.owners, self._deployments.places(), order)
+                planned = self._planned_bytes(order.instance, wanted.lead)
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
         asked.progress = 0, len(wanted.groups)
-        planned = self._planned_bytes(asked.order.instance, wanted.lead)
-        planned_ms = None if self._ns_per_byte is None else planned * self._ns_per_byte / 1e6
+        planned_ms = None if self._ns_per_byte is None or not planned else planned * self._ns_per_byte / 1e6
         account = MoveAccount(now_ns, planned, planned_ms)
         self._order = _Order(asked, wanted.lead, wanted.groups, account, self._begun())
         self._go_on(self._order, now_ns)
