@@ -9,7 +9,16 @@ from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
 from penstock.scheduler.ownership import Resource
 
-ACTUATORS = frozenset({Resource.PARALLELISM, Resource.TASK_MEMORY, Resource.MOVES, Resource.KEEP_RATES})
+ACTUATORS = frozenset(
+    {
+        Resource.PARALLELISM,
+        Resource.TASK_MEMORY,
+        Resource.BUCKETS,
+        Resource.ROUTES,
+        Resource.MOVES,
+        Resource.KEEP_RATES,
+    }
+)
 """What a running job can change."""
 
 

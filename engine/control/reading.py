@@ -20,9 +20,11 @@ from penstock.engine.control.part_reading import (
     is_stateful,
     read_part,
 )
+from penstock.engine.control.task_counts import NO_COUNTS, TaskCounts, read_counts
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.build import Build
 from penstock.engine.jobs.running_memory import RunningMemory
+from penstock.engine.moves.movable import refusal
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.columns import Bools, Floats
 from penstock.model.config import LoopOptions
@@ -68,11 +70,12 @@ class Reading:
 
     ``read_ns`` is when each was read, by the clock of where it is, and ``places`` names that; of an instance that
     nobody has read both are missing (NaN, empty), and so are its figures. ``records_in`` (of sources: rows read),
-    ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns`` and
-    ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered`` to each consumer
-    instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole process, by place,
-    where all of it is the job's. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without
-    state, NaN without a bound.
+    ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns``,
+    ``stalled_ns`` and ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered``
+    to each consumer instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole
+    process, by place, where all of it is the job's. ``reuse`` is how far back state was used, ``group_rows`` how many
+    rows came to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state,
+    NaN without a bound.
     """
 
     layout: "TaskLayout" = field(repr=False)
@@ -89,6 +92,7 @@ class Reading:
     hits: Floats
     misses: Floats
     waited_ns: Floats
+    stalled_ns: Floats
     state_bytes: Floats
     sent: tuple[Floats, ...]
     offered: tuple[Floats, ...]
@@ -96,6 +100,8 @@ class Reading:
     state_budget: Floats
     logs: LogReadings
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
+    reuse: TaskCounts = NO_COUNTS
+    group_rows: TaskCounts = NO_COUNTS
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -155,6 +161,11 @@ class TaskLayout:
     def keeps_state(self) -> Sequence[bool]:
         """Which tasks keep keyed state."""
         return [is_stateful(self.graph, task) for task in self.graph.tasks]
+
+    @cached_property
+    def movable(self) -> Sequence[int]:
+        """The rows of tasks whose key groups can change their instances while the job runs."""
+        return [row for row, task in enumerate(self.graph.tasks) if refusal(self.graph, task.id) is None]
 
     @cached_property
     def task_names(self) -> tuple[str, ...]:
@@ -251,12 +262,15 @@ class ReadingMerger:
             figure("hits"),
             figure("misses"),
             figure("waited_ns"),
+            figure("stalled_ns"),
             figure("state_bytes"),
             tuple(sent("rows")),
             offered,
             *self._budgets_now(),
             _logs(figure, each),
             process_cpu_ns,
+            read_counts([*parts], [part.reuse for part in parts.values()]),
+            read_counts([*parts], [part.group_rows for part in parts.values()]),
         )
 
 

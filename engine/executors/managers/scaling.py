@@ -20,5 +20,5 @@ def levers_of(plan: JobPlan, context: AttemptContext, options: ControlOptions) -
     def change_memory(graph: ExecutionGraph, budgets: Mapping[str, int]) -> MemorySummary:
         return context.memory.change(graph, plan.loop, budgets, paged=True)
 
-    sizes = ScaleActuator(context.rescales, context.managers, cores, change_memory)
+    sizes = ScaleActuator(context.rescales, context.managers, cores, change_memory, (context.moves, context.routes))
     return Levers(context.limits, context.memory, sizes, MoveActuator(context.moves))
