@@ -36,6 +36,9 @@ INSTANCE_COLUMNS = (
     "hits",
     "misses",
     "waited_ns",
+    "calls",
+    "call_ns",
+    "call_errors",
     "state_bytes",
     "records_in",
 )
@@ -102,7 +105,9 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
             records = counters.rows_in - counters.shed
             stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
             held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
-            rows.append((row, instance.index, *_counts(instance, now_ns), *_accesses(stores), held, records))
+            rows.append(
+                (row, instance.index, *_counts(instance, now_ns), *_accesses(stores), *_calls(instance), held, records)
+            )
             if instance.head is not None:
                 logs += [
                     (row, instance.index, name, taken, _figure(behind), _figure(appended))
@@ -191,6 +196,15 @@ def _accesses(stores: Sequence[StateStore]) -> tuple[float, float, float]:
         return NAN, NAN, NAN
     hits = sum(item.hits for item in counted)
     return hits, sum(item.count for item in counted) - hits, sum(item.waited_ns for item in counted)
+
+
+def _calls(instance: Instance) -> tuple[float, float, float]:
+    """Return the calls to the outside that are over, how long they took, and how many failed."""
+    counted = [counts for node in instance.nodes if (counts := node.operator.call_counts()) is not None]
+    if not counted:
+        return NAN, NAN, NAN
+    waited_ns, errors = sum(each.waited_ns for each in counted), sum(each.errors for each in counted)
+    return float(sum(each.calls for each in counted)), float(waited_ns), float(errors)
 
 
 def _sent(halves: Mapping[tuple[int, int], SendingHalf]) -> dict[int, int]:

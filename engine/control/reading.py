@@ -68,7 +68,8 @@ class Reading:
     ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns`` and
     ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered`` to each consumer
     instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole process, by place,
-    where all of it is the job's. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without
+    where all of it is the job's. ``calls`` to the outside that are over, how long they took, and how many failed, are
+    the columns of ``calls``. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without
     state, NaN without a bound.
     """
 
@@ -92,6 +93,7 @@ class Reading:
     key_groups: Numbers
     state_budget: Floats
     logs: LogReadings
+    calls: Floats
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -256,6 +258,7 @@ class ReadingMerger:
             offered,
             *_budgets(layout.graph, self._options, {} if self._memory is None else self._memory.wanted),
             _logs(figure, parts),
+            np.stack([figure(name) for name in ("calls", "call_ns", "call_errors")], axis=1),
             process_cpu_ns,
         )
 

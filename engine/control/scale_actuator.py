@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
+from penstock.engine.jobs.running_cores import RunningCores
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.model.errors import OptionError, PenstockError
 from penstock.model.execution_graph import ExecutionGraph
@@ -23,10 +24,21 @@ JOIN_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class JobSize:
+    """What a job has after a change that took no time: the cores of all its task managers, and how many these are."""
+
+    cores: float
+    task_managers: int
+
+
+Summary = RescaleSummary | MemorySummary | JobSize
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleResult:
     """The end of what was begun: what it took, or why it was not done."""
 
-    summary: RescaleSummary | MemorySummary | None
+    summary: Summary | None
     failure: str | None
 
 
@@ -35,7 +47,8 @@ class SizeOrder:
     """The sizes that operators of a plan are to have, by their names: instances, and bytes of memory of each instance.
 
     Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then; memory that
-    ``rises`` is apart from that which ``falls``.
+    ``rises`` is apart from that which ``falls``. ``cores`` of all task managers together, and their number
+    ``managers``; None: as they are, or as many as follow from the rest.
     """
 
     graph: ExecutionGraph
@@ -43,6 +56,8 @@ class SizeOrder:
     widest: int
     falls: Mapping[str, int] = field(default_factory=dict)
     rises: Mapping[str, int] = field(default_factory=dict)
+    cores: float | None = None
+    managers: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,12 +79,30 @@ class ScaleActuator:
     """Carries out one order at a time."""
 
     def __init__(
-        self, rescales: RescaleOrders, managers: ManagerOrders, cores: float | None, change_memory: ChangeMemory
+        self,
+        rescales: RescaleOrders,
+        managers: ManagerOrders,
+        cores: float | None,
+        change_memory: ChangeMemory,
+        running_cores: RunningCores | None = None,
     ) -> None:
-        """Begin with none. A task manager has a core: there are ``cores`` of them at most; None: as many as before."""
+        """Begin with none. A task manager has a core: there are ``cores`` of them at most; None: as many as before.
+
+        ``running_cores`` is what task managers heed; None: nobody does.
+        """
         self._rescales, self._managers, self._cores = rescales, managers, cores
         self._change_memory = change_memory
+        self.cores = RunningCores() if running_cores is None else running_cores
+        """The CPU that task managers may use."""
         self._order: _Order | None = None
+
+    def count(self) -> int:
+        """Return how many task managers instances can be given to.
+
+        Raises:
+            OptionError: the job has none.
+        """
+        return len(self._managers.known().live)
 
     def begin(self, sizes: SizeOrder, now_ns: int) -> None:
         """Let operators have these sizes."""
@@ -90,18 +123,24 @@ class ScaleActuator:
         self._order = None
         return ScaleResult(summary, None)
 
-    def _go_on(self, order: _Order, now_ns: int) -> RescaleSummary | MemorySummary | None:
+    def _go_on(self, order: _Order, now_ns: int) -> Summary | None:
         sizes = order.sizes
         if not order.has_fallen:
             order.has_fallen = True
             changed = self._change_memory(sizes.graph, sizes.falls) if sizes.falls else None
+            if sizes.cores is not None:
+                self.cores.wanted = sizes.cores
             if not (sizes.parallelism or sizes.falls or sizes.rises):
+                if sizes.cores is not None or sizes.managers is not None:
+                    return self._sized(sizes)
                 raise OptionError("none of these tasks has state by keys, whose memory could change")
             if not sizes.parallelism:
                 return self._change_memory(sizes.graph, sizes.rises) if sizes.rises else changed
         known = self._managers.known()
         if order.managers is None:
-            order.managers = known.wanted if self._cores is None else max(1, min(int(self._cores), sizes.widest))
+            order.managers = sizes.managers or (
+                known.wanted if self._cores is None else max(1, min(int(self._cores), sizes.widest))
+            )
             if order.managers > known.wanted:
                 self._managers.resize(order.managers)
         if order.asked is None:
@@ -116,3 +155,10 @@ class ScaleActuator:
         if order.managers < known.wanted:
             self._managers.resize(order.managers)
         return summary
+
+    def _sized(self, sizes: SizeOrder) -> JobSize:
+        known = self._managers.known()
+        if sizes.managers is not None and sizes.managers != known.wanted:
+            self._managers.resize(sizes.managers)
+        managers = known.wanted if sizes.managers is None else sizes.managers
+        return JobSize(self.cores.held(managers), managers)
