@@ -8,7 +8,8 @@ class ScalingStatus:
     """The last decision of a scaler: the policy ``scale``, its ``mode``, its reason, and the instances that it wants.
 
     ``wanted``: (task, instances now, instances wanted) of tasks that are to have others, () if all is as it should be.
-    ``memory``: (task, bytes of each instance) of tasks whose memory is to be so much.
+    ``memory``: (task, bytes of each instance) of tasks whose memory is to be so much. ``moves``: (task, key groups that
+    are to change their instances); ``routes``: (task, shares of its instances in rows that may go to any).
     ``outcome``: "recommended", "begun", "applied" or "failed: ..."; "" if nothing was wanted or all was withheld.
     ``withheld``: the first reason why something was not done, "" if there was none. ``changes`` were done in all.
     """
@@ -21,11 +22,15 @@ class ScalingStatus:
     withheld: str = ""
     changes: int = 0
     memory: tuple[tuple[str, int], ...] = ()
+    moves: tuple[tuple[str, int], ...] = ()
+    routes: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     def sentence(self) -> str:
         """Return it for people."""
         parts = [f"{after} instances of {task} (now {before})" for task, before, after in self.wanted]
         parts += [f"{size / 1e6:.0f} MB for each instance of {task}" for task, size in self.memory]
+        parts += [f"{count} key groups of {task} go to other instances" for task, count in self.moves]
+        parts += [f"rows to {task} by shares {', '.join(f'{each:.2f}' for each in own)}" for task, own in self.routes]
         wanted = ", ".join(parts)
         said = f"{self.scale}: {self.reason}" + (f"; {wanted}" if wanted else "")
         said += f", {self.outcome}" if self.outcome else ""

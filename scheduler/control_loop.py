@@ -16,6 +16,7 @@ from penstock.scheduler.action_effects import Change, Figures, expectations, obs
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.loop_events import has_seen, shed_applications, with_losses, with_starts
 from penstock.scheduler.loop_state import (
+    WITHOUT_EFFECT,
     Action,
     Effect,
     LoopDecision,
@@ -248,7 +249,7 @@ class ControlLoop:
             if not why and field == "moves" and self._sizes_first(state):
                 why = "whoever sizes tasks decides first"
             if not why and any(change.is_same(before) for before in state.fruitless):
-                why = "it was without effect before, and nothing has changed"
+                why = WITHOUT_EFFECT
             if why:
                 refused.add((field, place))
                 withheld.append(Withheld(change.subject, change.what, why))

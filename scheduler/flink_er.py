@@ -26,6 +26,7 @@ from penstock.scheduler.capacity import (
     true_capacity,
 )
 from penstock.scheduler.flow_network import ENOUGH, Allocation, Bottleneck, Layer, allocate
+from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from penstock.scheduler.network_needs import Network, needs, slow_tasks, source_lags
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan
@@ -153,6 +154,10 @@ class _Plan:
     def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr, arriving_part: Floats) -> None:
         self._snapshot, self._policy, self._arriving_part = snapshot, policy, arriving_part
         self._useful: dict[int, int] = {}
+        self._names = ["/".join(name) for name in snapshot.task_names()]
+        # Tasks whose buckets would have moved, to no effect: they can only grow.
+        refusals = zip(snapshot.refusals.subject, snapshot.refusals.what, snapshot.refusals.reason, strict=True)
+        self._stuck = {of for of, what, why in refusals if what == "bucket" and why == WITHOUT_EFFECT}
         self._buckets_of = RowGroups(snapshot.buckets.task, len(snapshot.tasks))
         self._free_instances = _free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
@@ -221,6 +226,8 @@ class _Plan:
         hot: list[tuple[str, int]] = []
         for layer in layers:
             if layer.is_free or layer.whole >= 1 or not self._snapshot.tasks.is_keyed[layer.task]:
+                continue
+            if self._names[layer.task] in self._stuck:
                 continue
             bucket_rows = self._buckets_of.rows(layer.task)
             arriving = float(self._arriving_part[layer.task]) / headroom

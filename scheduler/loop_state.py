@@ -10,6 +10,9 @@ from penstock.model.plan import Decision
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
 from penstock.scheduler.action_effects import Change, Expectation
 
+WITHOUT_EFFECT = "it was without effect before, and nothing has changed"
+"""Why a change is withheld that would do nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Action:

@@ -11,9 +11,10 @@ import numpy as np
 
 from penstock.model.columns import Bools, Floats, Ints
 from penstock.model.memory_levels import split
+from penstock.model.reuse_distances import PER_DOUBLING
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.packing import task_bytes
-from penstock.scheduler.stack_distances import FIRST, PER_DOUBLING, bucket_of, buckets_within
+from penstock.scheduler.stack_distances import FIRST, bucket_of, buckets_within
 from penstock.scheduler.state_access import StateAccess
 from penstock.scheduler.true_rates import TaskRates, or_nan
 

@@ -1,7 +1,8 @@
 """Hit rates of caches of any size, from a sample of the accesses (stack distances; SHARDS, FAST 2015).
 
-A key is sampled by a fixed hash of it, so that samples of several instances add up. No store samples its
-accesses yet; `memory_choice` reads such histograms from snapshots, where the simulated cluster puts them.
+A key is sampled by a fixed hash of it, so that samples of several instances add up. `memory_choice` reads such
+histograms from snapshots. Running jobs count the accesses of whole buckets instead, as those are what lies in memory
+(`engine.paging.bucket_reuse`).
 """
 
 from dataclasses import dataclass, field
@@ -11,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Floats
+from penstock.model.reuse_distances import PER_DOUBLING
 
-PER_DOUBLING = 8
-"""Bounds of the histogram's buckets for each doubling of the distance."""
 BOUNDS: Floats = 2.0 ** (np.arange(0, 48 * PER_DOUBLING + 1) / PER_DOUBLING)
 """Upper bounds of the buckets, in bytes: 1 B to 256 TiB."""
 BOUNDS.flags.writeable = False

@@ -53,7 +53,7 @@ class Look:
     time_s: float
     worked: float
     inputs: Mapping[str, SourceInput]
-    keep: Mapping[str, float]
+    rates: KeepRates
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,14 @@ def looked(
     worked: float,
     inputs: Mapping[str, SourceInput],
 ) -> GuardMemory:
-    """Return the memory after a look: sources that fall behind are capped at the rate that they can be read at.
+    """Return the memory after a look: sources that fall behind are capped so that no more is done than could be.
+
+    What is done is counted in rows that go on to queries, to each side of a branch its own: where one side is at its
+    minimum already, others make up for it.
 
     ``worked``: the share of the time since the last look that the loop worked, in [0, 1]; ``inputs`` by source.
     """
-    now = Look(time_s, worked, inputs, capped(shedders, memory).sources)
+    now = Look(time_s, worked, inputs, capped(shedders, memory))
     looks = (*memory.looks, now)[-(rule.history + 1) :]
     seen = replace(memory, looks=looks)
     if len(looks) <= rule.looks:
@@ -106,8 +109,8 @@ def looked(
         offered = (read.offered - last[0].inputs[name].offered) / length_s
         if offered <= 0 or read.behind <= rule.tolerated_s * offered or not _grows(last, name):
             continue
-        cap = int(_best_kept(rule, looks, name) / offered * STEPS) / STEPS
-        if cap < now.keep.get(name, 1.0):
+        cap = _cap(shedders, memory, name, _best_done(rule, shedders, looks, name) / offered)
+        if cap < now.rates.sources.get(name, 1.0):
             caps[name] = cap
     return replace(seen, caps=caps)
 
@@ -119,21 +122,40 @@ def _grows(looks: Sequence[Look], name: str) -> bool:
     return sum(behind[-half:]) > sum(behind[:half]) and behind[-1] > behind[0]
 
 
-def _best_kept(rule: GuardRule, looks: Sequence[Look], name: str) -> float:
-    """Return the most rows/s that were kept of a source over as many looks as `GuardRule` has, in all of these."""
+def _best_done(rule: GuardRule, shedders: ShedderQueries, looks: Sequence[Look], name: str) -> float:
+    """Return the most rows/s that went on from a source over as many looks as `GuardRule` has, in all of these."""
     best = 0.0
-    kept = [0.0]
+    done = [0.0]
     for before, after in pairwise(looks):
         if name not in before.inputs or name not in after.inputs:
-            kept.append(kept[-1])
+            done.append(done[-1])
             continue
         read = max(0.0, after.inputs[name].consumed - before.inputs[name].consumed)
-        kept.append(kept[-1] + read * after.keep.get(name, 1.0))
+        done.append(done[-1] + read * _goes_on(shedders, after.rates, name))
     for first, last in zip(range(len(looks)), range(rule.looks, len(looks)), strict=False):
         length_s = looks[last].time_s - looks[first].time_s
         if length_s > 0:
-            best = max(best, (kept[last] - kept[first]) / length_s)
+            best = max(best, (done[last] - done[first]) / length_s)
     return best
+
+
+def _goes_on(shedders: ShedderQueries, rates: KeepRates, name: str) -> float:
+    """Return how many rows go on for each that a source reads: to each branch, and to what is behind none."""
+    keep = rates.sources.get(name, 1.0)
+    branches = [edge for edge, origin in shedders.origin.items() if origin == name]
+    behind = {query for edge in branches for query in shedders.branches.get(edge, ())}
+    is_rest = not branches or bool(set(shedders.sources[name]) - behind)
+    return sum(rates.branches.get(edge, keep) for edge in branches) + (keep if is_rest else 0.0)
+
+
+def _cap(shedders: ShedderQueries, memory: GuardMemory, name: str, most: float) -> float:
+    """Return the greatest cap of a source, in steps, under which no more goes on for each row that comes."""
+    for step in range(STEPS, 0, -1):
+        cap = step / STEPS
+        rates = capped(shedders, replace(memory, caps={**memory.caps, name: cap}))
+        if _goes_on(shedders, rates, name) <= most:
+            return cap
+    return 0.0
 
 
 def capped(shedders: ShedderQueries, memory: GuardMemory) -> KeepRates:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.model.columns import Floats
 from penstock.state.keys.batch_keys import KeyBatch
 
 Slots = NDArray[np.int64]
@@ -120,12 +121,14 @@ class SlotLookup:
 class Accesses:
     """Accesses to parts of state: ``count`` since the store was opened, ``hits`` of them in memory.
 
-    ``waited_ns`` is the time spent fetching the others.
+    ``waited_ns`` is the time spent fetching the others, and letting go of what was in their way; ``stalled_ns`` that
+    in which what was to be written waited for what was written before.
     """
 
     count: int
     hits: int
     waited_ns: int
+    stalled_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +328,10 @@ class StateStore(Protocol):
 
     def accesses(self) -> Accesses | None:
         """Return the accesses to state; None: all of it is in memory, and none are counted."""
+        return None
+
+    def reuse(self) -> Floats | None:
+        """Return accesses by `REUSE_BOUNDS`: bytes of state used since what they reach was; None: none are counted."""
         return None
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import penstock as ps
 from penstock.benchmarks.cluster.ages import MOVED, OTHERS, SLOT_NS, AgesOverTime, Counts, quantile_ms, read_ages
 from penstock.benchmarks.cluster.move_chart import Span, draw
-from penstock.benchmarks.cluster.settings import TWO
+from penstock.benchmarks.cluster.settings import TWO, Cores
 from penstock.dsl.job import Handle, Job
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import MoveOrder
@@ -40,6 +40,7 @@ def measure(keys: int, rows_per_s: int, quiet_s: float, picture: Path) -> list[d
 
     ``others_rate`` is the least rate of rows of other keys, over 10 s that have to do with it, by that of ``quiet_s``
     before; ``others_p99`` is the 99th percentile of their ages by that of before; ``all_p99`` the same of all rows.
+    ``cores_before``: the cores that the job and the driver used then.
     """
     with TemporaryDirectory(prefix="penstock-") as folder:
         home = Path(folder)
@@ -48,7 +49,9 @@ def measure(keys: int, rows_per_s: int, quiet_s: float, picture: Path) -> list[d
         _await(handle, lambda: handle.metrics().source_rows >= keys)
         (home / "begin.draft").write_text(str(time.monotonic_ns()))
         (home / "begin.draft").rename(home / "begin")
+        cores = Cores()
         time.sleep(quiet_s)
+        cores_before = cores.cpu_s() / quiet_s
         moved = _span("move", lambda: _move(handle))
         time.sleep(quiet_s)
         summary = _job_of(handle).moves.records()[-1].summary
@@ -74,7 +77,7 @@ def measure(keys: int, rows_per_s: int, quiet_s: float, picture: Path) -> list[d
     lines[0] |= {"moved_mb": summary.state_bytes / 1e6, "pause_p50_ms": summary.pause_ms[0]}
     lines[0] |= {"pause_p99_ms": summary.pause_ms[1], "rounds": float(summary.rounds)}
     lines[1] |= {"moved_mb": 0.0, "pause_p50_ms": 0.0, "pause_p99_ms": 0.0, "rounds": 0.0}
-    return lines
+    return [{**line, "cores_before": cores_before} for line in lines]
 
 
 def _line(span: Span, seconds: NDArray[np.float64], counts: Counts, quiet_s: float) -> dict[str, float | str]:

@@ -119,6 +119,16 @@ class CheckpointCoordinator:
             return self._not_before_ns
         return self._next_ns if self._options.directory is not None else None
 
+    def pressing_ns(self) -> int | None:
+        """Return from when on nothing else may put off the next checkpoint, None: none is awaited.
+
+        One that somebody wants is pressing at once, the others once they have been due for as long as an interval.
+        """
+        due_ns = self.due_ns() if self.state is _S.READY else None
+        if due_ns is None or self._requests or self._stop or self._all_ended():
+            return due_ns
+        return due_ns + self._options.interval_ms * 1_000_000
+
     def on(self, event: ev.Event) -> list[ev.Command]:
         """Take in what happened and return what to do, in this order.
 

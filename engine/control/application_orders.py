@@ -44,7 +44,7 @@ def order_of_application(size: ApplicationSize, graph: ExecutionGraph, snapshot:
             # What falls because there are more instances does so once these have their part of the state.
             change = falls if wanted < budget and after == before else rises
             change |= dict.fromkeys(keyed, max(int(wanted / len(keyed)), LEAST_BYTES))
-    return SizeOrder(graph, parallelism, widest, falls, rises, size.cores, size.threads)
+    return SizeOrder(graph, parallelism, widest, falls, rises, cores=size.cores, managers=size.threads)
 
 
 def can_widen(graph: ExecutionGraph, snapshot: ClusterSnapshot, number: int) -> bool:

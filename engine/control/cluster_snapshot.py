@@ -1,25 +1,30 @@
 """The metric contract filled from a job that runs: two readings of its counters make a snapshot.
 
-What is measured today: rows, times and CPU of instances and how long each has run, rows of edges, what waits, accesses
-to state, its sizes and budgets, of sources what their readers know of the logs. None, as nobody measures it yet:
-latencies of rows, drops, network; `lag_maxima` adds the largest lags of a cycle, `application_use` what the job has and
-uses as a whole. Whoever runs the job says what
-its machines measured. Of an instance that was built anew between the readings no counts are known.
+What is measured today: rows, times and CPU of instances and how long each has run, rows of edges and of key groups,
+what waits, accesses to state and how far back it was used, its sizes and budgets, of sources what their readers know of
+the logs, calls to the outside. None, as nobody measures it yet: latencies of rows, drops, network, sizes of key groups;
+`lag_maxima` adds the largest lags of a cycle, `application_use` what the job has and uses as a whole. Whoever runs the
+job says what its machines measured. Of an instance that was built anew between the readings no counts are known.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from penstock.engine.control.counter_window import CounterWindow
 from penstock.engine.control.reading import Reading, TaskLayout
+from penstock.engine.control.task_counts import risen
 from penstock.model.columns import Floats, Ints
 from penstock.model.execution_graph import Edge, Task
-from penstock.model.ids import OperatorId
+from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.model.key_groups import Owners
 from penstock.model.memory_levels import NO_LEVEL, level_of
+from penstock.model.reuse_distances import REUSE_BOUNDS
 from penstock.model.snapshot import (
     ApplicationColumns,
+    BucketColumns,
     ClusterSnapshot,
     EdgeColumns,
     InputColumns,
@@ -28,9 +33,12 @@ from penstock.model.snapshot import (
     OutputColumns,
     PartitionColumns,
     QueryColumns,
+    ReuseColumns,
     ServiceColumns,
     TaskColumns,
 )
+
+NO_OWNERS: Mapping[TaskId, Owners] = MappingProxyType({})
 
 
 def cluster_snapshot(
@@ -40,11 +48,13 @@ def cluster_snapshot(
     after: Reading,
     machines: MachineColumns,
     here: str | Sequence[str] | None = None,
+    owners: Mapping[TaskId, Owners] = NO_OWNERS,
 ) -> ClusterSnapshot:
     """Return what a job counted between two readings (None: since it started).
 
     ``here``: which of the machines it runs on, None where there is one; or the machine of each instance in task order,
     empty for one that waits to be placed. One whose input has ended keeps its place then: it waits for nothing.
+    ``owners`` are those of the key groups of tasks, as far as it is known.
 
     Raises:
         ValueError: the later reading is not later, or it is not said on which of several machines the job runs.
@@ -84,6 +94,8 @@ def cluster_snapshot(
         outputs=OutputColumns(*_exchanged(window, edges, lambda edge: edge.producer, lambda reading: reading.sent)),
         inputs=InputColumns(*_exchanged(window, edges, lambda edge: edge.consumer, lambda reading: reading.offered)),
         partitions=_partitions(window),
+        buckets=_buckets(window, owners),
+        reuse=_reuse(before, after),
         services=_services(window),
     )
 
@@ -149,6 +161,7 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         cache_hits=hits,
         cache_misses=misses,
         get_ms=_unless_missing(np.divide(waited_ns / 1e6, accesses, np.full(len(task), np.nan), where=accesses > 0)),
+        flush_stall_ns=_unless_missing(window.since(lambda reading: reading.stalled_ns)),
         state_bytes=after.state_bytes,
         managed_bytes=_unless_missing(after.state_budget),
     )
@@ -185,6 +198,34 @@ def _services(window: CounterWindow) -> ServiceColumns:
         calls=calls,
         errors=errors,
     )
+
+
+def _buckets(window: CounterWindow, owners: Mapping[TaskId, Owners]) -> BucketColumns:
+    """Return the key groups of tasks whose owners can change while they run, and about how many rows came to each."""
+    layout, before = window.layout, window.before
+    columns: list[tuple[Ints, Ints, Ints, Floats]] = []
+    for row in layout.movable:
+        table = owners.get(layout.graph.tasks[row].id)
+        if table is None or int(table.max()) >= layout.parallelism[row]:
+            continue
+        counts = (None if before is None else before.group_rows, window.after.group_rows)
+        tasks, rows = risen(*counts, len(table))
+        if row not in tasks:
+            continue
+        groups = np.arange(len(table), dtype=np.int32)
+        instance = (layout.first[row] + table).astype(np.int32)
+        columns.append((np.full(len(table), row, np.int32), groups, instance, rows[np.searchsorted(tasks, row)]))
+    if not columns:
+        return BucketColumns.none()
+    task, group, instance, came = (np.concatenate(each) for each in zip(*columns, strict=True))
+    return BucketColumns(task.astype(np.int32), group.astype(np.int32), instance.astype(np.int32), came)
+
+
+def _reuse(before: Reading | None, after: Reading) -> ReuseColumns:
+    """Return how far back state was used in the window."""
+    tasks, counts = risen(None if before is None else before.reuse, after.reuse, len(REUSE_BOUNDS))
+    task, bound = np.nonzero(counts)
+    return ReuseColumns(tasks[task].astype(np.int32), REUSE_BOUNDS[bound], counts[task, bound])
 
 
 def _exchanged(

@@ -4,7 +4,7 @@ A shell around pure policies: it keeps readings and the memories of the policies
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -24,7 +24,9 @@ from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.control.steering import scaler
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates, least_rates
+from penstock.model.key_groups import Owners
 from penstock.model.plan import Decision, Placement
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
@@ -49,13 +51,14 @@ MeasuredCpu = Mapping[str, float]
 class JobPlaces:
     """Where a job is: task managers that may take instances, the process that keeps what it has, places of instances.
 
-    ``silent_s`` is how long ago each task manager was heard.
+    ``silent_s`` is how long ago each task manager was heard, ``owners`` who has the key groups of tasks.
     """
 
     managers: Sequence[str]
     caller: str
     places: Mapping[str, str]
     silent_s: Mapping[str, float]
+    owners: Mapping[TaskId, Owners] = field(default_factory=dict)
 
 
 MISSED_CYCLES = 3
@@ -232,7 +235,7 @@ class JobControl:
         self._moving.turn(now_ns)
         if self._scaling is not None:
             places = (job.managers, job.caller, job.places, job.silent_s)
-            self._scaling.tick(places, self._latest, now_ns)
+            self._scaling.tick(places, self._latest, now_ns, job.owners)
         if self.shedding is None:
             return None
         self._sic.tick(snapshot)
@@ -385,4 +388,4 @@ class JobControl:
         return decision
 
     def _snapshot(self, job: JobPlaces, now_ns: int) -> ClusterSnapshot:
-        return self._book.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns)
+        return self._book.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns, job.owners)

@@ -10,7 +10,15 @@ from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
 from penstock.scheduler.ownership import Level, Resource
 
 ACTUATORS = frozenset(
-    {Resource.PARALLELISM, Resource.TASK_MEMORY, Resource.MOVES, Resource.KEEP_RATES, Resource.ALLOCATIONS}
+    {
+        Resource.PARALLELISM,
+        Resource.TASK_MEMORY,
+        Resource.BUCKETS,
+        Resource.ROUTES,
+        Resource.MOVES,
+        Resource.KEEP_RATES,
+        Resource.ALLOCATIONS,
+    }
 )
 """What a running job can change."""
 

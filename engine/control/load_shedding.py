@@ -21,6 +21,7 @@ from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
+from penstock.shedding.full_loops import FullLoops, learned, with_full_loops
 from penstock.shedding.keep_settings import ShedderQueries, keep_rates, with_needs
 from penstock.shedding.keeping_up import keeps_up
 from penstock.shedding.qod_sources import NO_LAGS, OfferedRates, offered_to_sources
@@ -32,6 +33,9 @@ from penstock.shedding.useful_time import with_useful_time
 _ON_A_JOB = {"warm_up.timeout_s": 0.0}
 """An instance takes over what another had, and does not warm up: a start is no reason to run at minimums."""
 
+
+_DRAIN_CYCLES = 1.75
+"""Cycles in which what waits beyond its bound is to be worked off."""
 
 _WITHOUT_POLICY = ("off", "sic")
 """Whoever sheds by SIC decides where rows are read."""
@@ -55,6 +59,7 @@ class LoadShedding:
         """Begin with nothing shed, and the limits of the program; ``moves``: somebody carries moves out."""
         self._graph, self._control, self._moves = graph, control, moves
         self._fits: Fits = {}
+        self._full = FullLoops()
         self._old: Mapping[str, float] | None = None
         self._rates = KeepRates()
         self._infeasible = ""
@@ -69,10 +74,12 @@ class LoadShedding:
         return shedding_scope(self._graph, limits)
 
     def _policy_of(self, shed: str) -> Guarded[Any]:
+        drains = {"reading.drain_s": _DRAIN_CYCLES * self._control.period_s} if _policy_name(shed) == "qod" else {}
         return make_policy(
             _policy_name(shed),
             {
                 **_ON_A_JOB,
+                **drains,
                 "moves": self._moves,
                 "reading.sources": self._control.offered,
                 # Ticks come a little early or late; the caller counts them. One after the other is the next cycle.
@@ -157,6 +164,8 @@ class LoadShedding:
         segments = _segments(scope, seen, in_force)
         self._fits = fitted(seen, segments, self._fits)
         prepared = with_segments(backlog.snapshot, segments, self._fits)
+        self._full = learned(self._full, backlog.snapshot, prepared)
+        prepared = with_full_loops(prepared, self._full)
         self._errors.learn(scope, errors or {}, in_force)
         self._errors.decide(scope, lambda needs: self._is_feasible(_with_least(prepared, needs)))
         prepared = _with_least(prepared, self._errors.needs)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.exchange import Hash
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.sink import SinkOperator
@@ -36,6 +37,7 @@ INSTANCE_COLUMNS = (
     "hits",
     "misses",
     "waited_ns",
+    "stalled_ns",
     "calls",
     "call_ns",
     "call_errors",
@@ -56,6 +58,8 @@ PARTITIONS = pa.schema(
     ]
 )
 SIC = pa.schema([("query", pa.int32()), ("generated", "f8"), ("admitted", "f8"), ("delivered", "f8")])
+COUNTS = pa.schema([("task", pa.int32()), ("cell", pa.int32()), ("count", "f8")])
+"""Of each task how much was counted of each of its cells: bounds of distances, or key groups."""
 ERRORS = pa.schema([("query", pa.string()), ("number", pa.int32()), ("place", pa.int32()), ("figure", "f8")])
 
 
@@ -69,7 +73,9 @@ class PartReading:
     of a source that has not ended: what was taken of it here, and what its reader knows of the log. ``errors`` has one
     for each figure but 0 of the errors of each query here (`shedding.result_errors`), by the instance of its sink.
     ``sic`` has what was generated, admitted and delivered of each query by its number, in any number of rows, and
-    ``checks`` what looking at what waits has taken here.
+    ``checks`` what looking at what waits has taken here. ``reuse`` has the accesses to the state of each task here by
+    the bytes used since, as places in `REUSE_BOUNDS`; ``group_rows`` about how many rows producers here sent to each
+    key group of a task.
     """
 
     time_ns: int
@@ -80,6 +86,8 @@ class PartReading:
     errors: pa.Table = field(repr=False, default_factory=ERRORS.empty_table)
     sic: pa.Table = field(repr=False, default_factory=SIC.empty_table)
     checks: CheckTimes = NO_CHECKS
+    reuse: pa.Table = field(repr=False, default_factory=COUNTS.empty_table)
+    group_rows: pa.Table = field(repr=False, default_factory=COUNTS.empty_table)
 
 
 def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
@@ -97,6 +105,7 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
     graph = build.graph
     rows: list[tuple[float, ...]] = []
     logs: list[tuple[Any, ...]] = []
+    reused: list[tuple[int, Floats]] = []
     for row, task in enumerate(graph.tasks):
         keeps_state = is_stateful(graph, task)
         # Counters and stores are those of the instances that are here, in their order.
@@ -104,6 +113,7 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
             counters = build.counters[task.head][position]
             records = counters.rows_in - counters.shed
             stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
+            reused += [(row, counts) for store in stores if (counts := store.reuse()) is not None]
             held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
             rows.append(
                 (row, instance.index, *_counts(instance, now_ns), *_accesses(stores), *_calls(instance), held, records)
@@ -125,7 +135,15 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
         for consumer, counts in _received(build.receivers.get(edge, {})).items()
     ]
     tables = (_table(rows, INSTANCES), _table(sent, SENT), _table(received, RECEIVED), _table(logs, PARTITIONS))
-    return PartReading(now_ns, *tables, _table(_errors(build), ERRORS), _table(_sic(build), SIC), checks)
+    return PartReading(
+        now_ns,
+        *tables,
+        _table(_errors(build), ERRORS),
+        _table(_sic(build), SIC),
+        checks,
+        _counted(reused),
+        _counted(_group_rows(build)),
+    )
 
 
 def encode_table(table: pa.Table) -> bytes:
@@ -190,12 +208,37 @@ def _figure(count: int | None) -> float:
     return NAN if count is None else float(count)
 
 
-def _accesses(stores: Sequence[StateStore]) -> tuple[float, float, float]:
+def _accesses(stores: Sequence[StateStore]) -> tuple[float, float, float, float]:
     counted = [count for store in stores if (count := store.accesses()) is not None]
     if not counted:
-        return NAN, NAN, NAN
+        return NAN, NAN, NAN, NAN
     hits = sum(item.hits for item in counted)
-    return hits, sum(item.count for item in counted) - hits, sum(item.waited_ns for item in counted)
+    misses = sum(item.count for item in counted) - hits
+    return hits, misses, sum(item.waited_ns for item in counted), sum(item.stalled_ns for item in counted)
+
+
+def _group_rows(build: Build) -> list[tuple[int, Floats]]:
+    """Return of each output by key the row of the task that it leads to, and its rows by key group."""
+    rows = {operator: row for row, task in enumerate(build.graph.tasks) for operator in task.operators}
+    return [
+        (rows[edge.consumer], output.group_rows)
+        for edge, outputs in build.outputs.items()
+        for output in outputs.values()
+        if isinstance(output, Hash)
+    ]
+
+
+def _counted(counted: Sequence[tuple[int, Floats]]) -> pa.Table:
+    """Return the sums of each task by cell, where anything was counted."""
+    sums: dict[int, Floats] = {}
+    for task, counts in counted:
+        sums[task] = sums[task] + counts if task in sums else counts
+    tables = [COUNTS.empty_table()]
+    for task, own in sums.items():
+        cells = np.flatnonzero(own)
+        columns = (np.full(len(cells), task, np.int32), cells.astype(np.int32), own[cells])
+        tables.append(pa.table([pa.array(column) for column in columns], COUNTS))
+    return pa.concat_tables(tables)
 
 
 def _calls(instance: Instance) -> tuple[float, float, float]:

@@ -20,9 +20,11 @@ from penstock.engine.control.part_reading import (
     is_stateful,
     read_part,
 )
+from penstock.engine.control.task_counts import NO_COUNTS, TaskCounts, read_counts
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.build import Build
 from penstock.engine.jobs.running_memory import RunningMemory
+from penstock.engine.moves.movable import refusal
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.columns import Bools, Floats
 from penstock.model.config import LoopOptions
@@ -65,12 +67,13 @@ class Reading:
 
     ``read_ns`` is when each was read, by the clock of where it is, and ``places`` names that; of an instance that
     nobody has read both are missing (NaN, empty), and so are its figures. ``records_in`` (of sources: rows read),
-    ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns`` and
-    ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered`` to each consumer
-    instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole process, by place,
-    where all of it is the job's. ``calls`` to the outside that are over, how long they took, and how many failed, are
-    the columns of ``calls``. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without
-    state, NaN without a bound.
+    ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns``,
+    ``stalled_ns`` and ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered``
+    to each consumer instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole
+    process, by place, where all of it is the job's. ``calls`` has three columns: calls to the outside that are over,
+    how long they took, and how many failed. ``reuse`` is how far back state was used, ``group_rows`` how many rows came
+    to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without
+    a bound.
     """
 
     layout: "TaskLayout" = field(repr=False)
@@ -87,6 +90,7 @@ class Reading:
     hits: Floats
     misses: Floats
     waited_ns: Floats
+    stalled_ns: Floats
     state_bytes: Floats
     sent: tuple[Floats, ...]
     offered: tuple[Floats, ...]
@@ -95,6 +99,8 @@ class Reading:
     logs: LogReadings
     calls: Floats
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
+    reuse: TaskCounts = NO_COUNTS
+    group_rows: TaskCounts = NO_COUNTS
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -154,6 +160,11 @@ class TaskLayout:
     def keeps_state(self) -> Sequence[bool]:
         """Which tasks keep keyed state."""
         return [is_stateful(self.graph, task) for task in self.graph.tasks]
+
+    @cached_property
+    def movable(self) -> Sequence[int]:
+        """The rows of tasks whose key groups can change their instances while the job runs."""
+        return [row for row, task in enumerate(self.graph.tasks) if refusal(self.graph, task.id) is None]
 
     @cached_property
     def task_names(self) -> tuple[str, ...]:
@@ -253,6 +264,7 @@ class ReadingMerger:
             figure("hits"),
             figure("misses"),
             figure("waited_ns"),
+            figure("stalled_ns"),
             figure("state_bytes"),
             tuple(sent("rows")),
             offered,
@@ -260,6 +272,8 @@ class ReadingMerger:
             _logs(figure, parts),
             np.stack([figure(name) for name in ("calls", "call_ns", "call_errors")], axis=1),
             process_cpu_ns,
+            read_counts([*parts], [part.reuse for part in parts.values()]),
+            read_counts([*parts], [part.group_rows for part in parts.values()]),
         )
 
 

@@ -6,10 +6,12 @@ from itertools import count
 
 import numpy as np
 
-from penstock.engine.control.cluster_snapshot import cluster_snapshot
+from penstock.engine.control.cluster_snapshot import NO_OWNERS, cluster_snapshot
 from penstock.engine.control.machine_load import MachineReading, MachineWindow, by_host, machine_columns
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
+from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 
 FRESH_NS = 3_000_000_000
@@ -65,11 +67,13 @@ class ReadingBook:
         places: Mapping[str, str],
         silent_s: Mapping[str, float],
         now_ns: int,
+        owners: Mapping[TaskId, Owners] = NO_OWNERS,
     ) -> ClusterSnapshot:
         """Return what was measured since the last snapshot.
 
         Instances are at ``places``, by name, or wait to be placed; ``managers`` may take them, ``caller`` is the
-        process that keeps what it has, or the only one. ``silent_s`` is how long ago each was heard.
+        process that keeps what it has, or the only one. ``silent_s`` is how long ago each was heard, ``owners`` who has
+        the key groups of tasks.
         """
         before_ns, now_ns = self._last_ns, max(now_ns, self._last_ns + LEAST_WINDOW_NS)
         self._last_ns = now_ns
@@ -87,7 +91,7 @@ class ReadingBook:
             for heards, time_ns in ((self._before, before_ns), (self._after, now_ns))
         )
         here = [places.get(name, "") for name in self._merger.names]
-        snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, here)
+        snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, here, owners)
         windows = {
             name: window
             for name in fresh

@@ -1,8 +1,9 @@
-"""The sizes that a scaler decides on, carried out on a running job: instances of operators, and task managers for them.
+"""What a scaler decides on, carried out on a running job: instances of operators, task managers, memory, who gets what.
 
-Task managers come before the instances that are to be on them, and go after those that were. Memory changes in place:
-what falls before other instances come, what rises after that, so that a quota holds meanwhile. It belongs to the
-thread of the job's head; what it asks for is done between its turns.
+Shares of rows and owners of key groups change first, among the instances that there are. Task managers come before the
+instances that are to be on them, and go after those that were. Memory changes in place: what falls before other
+instances come, what rises after that, so that a quota holds meanwhile. It belongs to the thread of the job's head; what
+it asks for is done between its turns.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +12,11 @@ from dataclasses import dataclass, field
 
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
+from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_cores import RunningCores
 from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrders, MoveSummary
+from penstock.engine.plan.free_edges import Routes
 from penstock.model.errors import OptionError, PenstockError
 from penstock.model.execution_graph import ExecutionGraph
 
@@ -31,7 +35,15 @@ class JobSize:
     task_managers: int
 
 
-Summary = RescaleSummary | MemorySummary | JobSize
+@dataclass(frozen=True, slots=True)
+class HandedOut:
+    """Work that was handed out anew: what the moves of each task's key groups took, and the shares of operators."""
+
+    moved: Mapping[str, MoveSummary]
+    routes: Routes
+
+
+Summary = RescaleSummary | MemorySummary | HandedOut | JobSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +59,9 @@ class SizeOrder:
     """The sizes that operators of a plan are to have, by their names: instances, and bytes of memory of each instance.
 
     Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then; memory that
-    ``rises`` is apart from that which ``falls``. ``cores`` of all task managers together, and their number
-    ``managers``; None: as they are, or as many as follow from the rest.
+    ``rises`` is apart from that which ``falls``. ``moves``: key groups that get other owners; ``routes``: shares in
+    rows that may go to any instance. ``cores`` of all task managers together, and their number ``managers``; None: as
+    they are, or as many as follow from the rest.
     """
 
     graph: ExecutionGraph
@@ -56,6 +69,8 @@ class SizeOrder:
     widest: int
     falls: Mapping[str, int] = field(default_factory=dict)
     rises: Mapping[str, int] = field(default_factory=dict)
+    moves: tuple[GroupsOrder, ...] = ()
+    routes: Routes = field(default_factory=dict)
     cores: float | None = None
     managers: int | None = None
 
@@ -64,12 +79,13 @@ class SizeOrder:
 class _Order:
     """Sizes on their way, and until when task managers for them are waited for.
 
-    ``has_fallen``: memory that falls has. ``managers``: how many there are to be, None: nobody was asked for them yet;
-    ``asked`` None: they are waited for.
+    ``moves``: those that were asked for, None: none yet. ``has_fallen``: memory that falls has. ``managers``: how many
+    there are to be, None: nobody was asked for them yet; ``asked`` None: they are waited for.
     """
 
     sizes: SizeOrder
     until_ns: int
+    moves: "list[AskedMove] | None" = None
     has_fallen: bool = False
     managers: int | None = None
     asked: "Future[RescaleSummary] | None" = None
@@ -84,14 +100,16 @@ class ScaleActuator:
         managers: ManagerOrders,
         cores: float | None,
         change_memory: ChangeMemory,
+        hand_out: tuple[MoveOrders, RouteOrders] | None = None,
         running_cores: RunningCores | None = None,
     ) -> None:
         """Begin with none. A task manager has a core: there are ``cores`` of them at most; None: as many as before.
 
-        ``running_cores`` is what task managers heed; None: nobody does.
+        ``hand_out`` takes orders for key groups and routes, None: nothing is handed out anew. ``running_cores`` is what
+        task managers heed; None: nobody does.
         """
         self._rescales, self._managers, self._cores = rescales, managers, cores
-        self._change_memory = change_memory
+        self._change_memory, self._hand_out = change_memory, hand_out
         self.cores = RunningCores() if running_cores is None else running_cores
         """The CPU that task managers may use."""
         self._order: _Order | None = None
@@ -125,6 +143,13 @@ class ScaleActuator:
 
     def _go_on(self, order: _Order, now_ns: int) -> Summary | None:
         sizes = order.sizes
+        if order.moves is None:
+            order.moves = self._asked_moves(sizes)
+        if not all(asked.answer.done() for asked in order.moves):
+            return None
+        handed_out = HandedOut({each.order.instance: each.answer.result() for each in order.moves}, sizes.routes)
+        if (sizes.moves or sizes.routes) and not (sizes.parallelism or sizes.falls or sizes.rises):
+            return handed_out
         if not order.has_fallen:
             order.has_fallen = True
             changed = self._change_memory(sizes.graph, sizes.falls) if sizes.falls else None
@@ -162,3 +187,14 @@ class ScaleActuator:
             self._managers.resize(sizes.managers)
         managers = known.wanted if sizes.managers is None else sizes.managers
         return JobSize(self.cores.held(managers), managers)
+
+    def _asked_moves(self, sizes: SizeOrder) -> "list[AskedMove]":
+        """Let producers heed the routes of an order, and ask for its moves."""
+        if not (sizes.moves or sizes.routes):
+            return []
+        if self._hand_out is None:
+            raise OptionError("nothing is handed out anew in this job: its instances stay with what they have")
+        moves, routes = self._hand_out
+        for operator, shares in sizes.routes.items():
+            routes.ask(sizes.graph, operator, shares)
+        return [moves.ask(order) for order in sizes.moves]

@@ -3,10 +3,12 @@
 The shell of `scheduler.control_loop` around a job.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from penstock.engine.control.cluster_snapshot import NO_OWNERS
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.machine_load import MachineReading
@@ -18,12 +20,14 @@ from penstock.engine.control.size_orders import order_of, wanted_bytes
 from penstock.engine.control.whole_job import WholeJob
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
 from penstock.model.plan import RescalePlan
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import Steering
 from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState
-from penstock.scheduler.ownership import Resource
+from penstock.scheduler.ownership import Resource, is_empty
 
 Places = tuple[Any, str, Mapping[str, str], Mapping[str, float]]
 """Task managers, the caller, the places of instances, and how long ago each was heard, as `ReadingBook` takes them."""
@@ -57,6 +61,10 @@ class ScaleSettings:
     actuator: ScaleActuator | None = None
     memory: ScaleMemory | None = None
     quota: QuotaShare | None = None
+
+
+HANDED_OUT = frozenset({"buckets", "routes"})
+"""Kinds of changes that hand work out anew among the instances that there are."""
 
 
 class ScaleControl:
@@ -98,6 +106,7 @@ class ScaleControl:
         places: Places,
         latest: Mapping[str, tuple[MachineReading, PartReading | None, int]],
         now_ns: int,
+        owners: Mapping[TaskId, Owners] = NO_OWNERS,
     ) -> None:
         """Let the scaler see the job if it is time; keep what it decides, and let it be done."""
         loop, now_s = self._loop, self._loop.now_s(now_ns)
@@ -107,7 +116,7 @@ class ScaleControl:
             self._has_looked = True
             if self._log is not None:
                 self._log.begin(self.name, self._policy)
-            self._look(places, latest, now_ns)
+            self._look(places, latest, now_ns, owners)
             return
         if self._whole is not None:
             self._whole.renew(loop.state.memories[self.name].refusals)
@@ -117,22 +126,21 @@ class ScaleControl:
                 return
         if self.name not in loop.loop.due(loop.state, now_s):
             return
-        snapshot = self._look(places, latest, now_ns)
+        snapshot = self._look(places, latest, now_ns, owners)
         decisions, effects, loop.state = loop.loop.tick({self.name: snapshot}, now_s, loop.state)
         for decision in decisions:
             self._keep(decision, effects)
             self.status = self._status_of(decision)
-            if decision.acts and isinstance(decision.allowed, RescalePlan):
+            if decision.acts and isinstance(decision.allowed, RescalePlan) and not is_empty(decision.allowed):
                 self._begin(decision.allowed, decision.snapshot, now_ns)
 
     def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
-        if plan.tasks:
-            assert self._actuator is not None
-            self._acted_on = snapshot
-            self._actuator.begin(order_of(plan, self._graph, snapshot), now_ns)
-        elif plan.applications and self._whole is not None:
-            self._acted_on = snapshot
+        self._acted_on = snapshot
+        if plan.applications and self._whole is not None:
             self._whole.begin(plan.applications[0], snapshot, now_ns)
+        else:
+            assert self._actuator is not None
+            self._actuator.begin(order_of(plan, self._graph, snapshot), now_ns)
 
     def _turn(self, now_ns: int) -> ScaleResult | None:
         if self._whole is not None:
@@ -140,16 +148,19 @@ class ScaleControl:
         return None if self._actuator is None else self._actuator.turn(now_ns)
 
     def _status_of(self, decision: LoopDecision) -> ScalingStatus:
-        sizes = decision.allowed.tasks if isinstance(decision.allowed, RescalePlan) else ()
         tasks = self._graph.tasks
-        named = [(self._graph.name(tasks[it.task]), tasks[it.task].parallelism, it) for it in sizes]
+        plan = decision.allowed if isinstance(decision.allowed, RescalePlan) else RescalePlan("")
+        named = [(self._graph.name(tasks[it.task]), tasks[it.task].parallelism, it) for it in plan.tasks]
         wanted = tuple((name, now, it.parallelism) for name, now, it in named if it.parallelism != now)
         memory = tuple((name, size) for name, _, it in named if (size := wanted_bytes(it)) is not None)
-        sized = isinstance(decision.allowed, RescalePlan) and bool(decision.allowed.applications)
-        outcome = "" if not (named or sized) else "begun" if decision.acts else "recommended"
+        outcome = "" if is_empty(plan) else "begun" if decision.acts else "recommended"
+        moves = Counter(self._graph.name(tasks[move.task]) for move in plan.buckets)
+        edges = decision.snapshot.edges
+        routes = tuple((self._graph.name(tasks[edges.consumer[it.edge]]), it.shares) for it in plan.routes)
         withheld = decision.withheld[0].reason if decision.withheld else ""
         changes = 0 if self.status is None else self.status.changes
-        return ScalingStatus(self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, changes, memory)
+        said = (self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, changes, memory)
+        return ScalingStatus(*said, tuple(moves.items()), routes)
 
     def _keep(self, decision: LoopDecision, effects: Sequence[Effect]) -> None:
         if self._log is None:
@@ -160,7 +171,13 @@ class ScaleControl:
             self._log.result(decision.snapshot, self.name, outcome, detail_of(decision, effects))
 
     def _ended(self, result: ScaleResult, now_ns: int) -> None:
-        self._loop.ended(now_ns, is_done=result.failure is None)
+        in_vain: Collection[str] = ()
+        if result.failure is not None:
+            changes = [change for action in self._loop.state.in_flight for change in action.changes]
+            # What cannot be handed out so is not tried again as things are; whoever decides may size instead.
+            if all(change.kind in HANDED_OUT for change in changes):
+                in_vain = {change.subject for change in changes}
+        self._loop.ended(now_ns, is_done=result.failure is None, in_vain=in_vain)
         if self._log is not None and self._acted_on is not None:
             detail = {"failure": result.failure} if result.summary is None else asdict(result.summary)
             self._log.result(self._acted_on, self.name, "failed" if result.failure else "applied", detail)
@@ -178,10 +195,11 @@ class ScaleControl:
         places: Places,
         latest: Mapping[str, tuple[MachineReading, PartReading | None, int]],
         now_ns: int,
+        owners: Mapping[TaskId, Owners],
     ) -> ClusterSnapshot:
         for manager, reading in latest.items():
             self._book.hear(manager, *reading)
-        snapshot = self._book.snapshot(*places, now_ns)
+        snapshot = self._book.snapshot(*places, now_ns, owners)
         return snapshot if self._whole is None else self._whole.seen(snapshot, self._book.windows, places[0])
 
 

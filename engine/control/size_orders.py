@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from penstock.engine.control.part_reading import edges_between_tasks
 from penstock.engine.control.scale_actuator import SizeOrder
 from penstock.engine.jobs.running_memory import LEAST_BYTES
+from penstock.engine.moves.move_orders import GroupsOrder
+from penstock.engine.plan.free_edges import Routes
 from penstock.engine.plan.planner import lies_by_key
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.memory_levels import managed_bytes
@@ -31,7 +34,17 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
     after = {row: task.parallelism for row, task in enumerate(tasks)}
     after |= {size.task: size.parallelism for size in plan.tasks}
     falls, rises_to = memory
-    return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to)
+    return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to, *_handed_out(plan, graph))
+
+
+def _handed_out(plan: RescalePlan, graph: ExecutionGraph) -> tuple[tuple[GroupsOrder, ...], Routes]:
+    """Return the key groups of each task that are to have other owners, and the shares of rows that come freely."""
+    groups: dict[str, list[tuple[int, int]]] = {}
+    for move in plan.buckets:
+        groups.setdefault(graph.name(graph.tasks[move.task]), []).append((move.bucket, move.number))
+    edges = edges_between_tasks(graph)
+    shares = {graph.node(edges[route.edge].consumer).name: route.shares for route in plan.routes}
+    return tuple(GroupsOrder(name, tuple(own)) for name, own in groups.items()), shares
 
 
 def wanted_bytes(size: TaskSize) -> int | None:

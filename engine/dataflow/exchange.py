@@ -23,7 +23,7 @@ from penstock.engine.dataflow.weighted_turns import WeightedTurns
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
 from penstock.engine.transport.halves import FullSenders, SendingHalf
 from penstock.model.ids import TaskId
-from penstock.model.key_groups import moved
+from penstock.model.key_groups import key_groups_at, moved
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.keys.partition import partition
 
@@ -185,6 +185,10 @@ class Broadcast(Output):
             sender.put(batch)
 
 
+COUNTED_ROWS = 256
+"""Of so many rows of a batch it is counted to which key group they go; others are taken to go as they do."""
+
+
 class Hash(Output):
     """Rows go to the owner of their key's group: they are dealt out here and copied once, by the receiver.
 
@@ -203,11 +207,15 @@ class Hash(Output):
         self._key_columns = key_columns
         self._codec = KeyCodec(key_types)
         self._owners = owners
+        self.group_rows = np.zeros(len(owners))
+        """About how many rows each key group was sent."""
+        self._first_counted = 0
 
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
         self._is_idle = False
         hashes, batch = self._hashes(batch.rows), self._told_all(batch)
+        self._count(hashes)
         parts = partition(hashes, self._owners, len(self.senders))
         for sender, rows in zip(self.senders, parts, strict=True):
             if rows.size == batch.rows.num_rows:
@@ -218,6 +226,19 @@ class Hash(Output):
                     part = replace(batch, sic=part_of_sic(batch.sic, rows.size, batch.rows.num_rows))
                 # The receiver takes them, together with what else waits there.
                 sender.put(part, rows)
+
+    def _count(self, hashes: NDArray[np.uint64]) -> None:
+        """Count rows by their key groups: of a long batch every so many-th, from another one on each time."""
+        every = -(-len(hashes) // COUNTED_ROWS)
+        if not every:
+            return
+        self._first_counted = (self._first_counted + 1) % every
+        counted = hashes[self._first_counted :: every]
+        groups = key_groups_at((counted >> np.uint64(32)).astype(np.uint32), len(self._owners))
+        # Whoever reads may be another thread: it has the counts before the batch, or those behind it.
+        self.group_rows = self.group_rows + np.bincount(groups, minlength=len(self._owners)) * (
+            len(hashes) / len(counted)
+        )
 
     def reroute(self, reroute: Reroute) -> None:
         """Switch the owners, too."""

@@ -255,7 +255,8 @@ def _added(accesses: Iterable[Accesses | None]) -> Accesses | None:
     if not counted:
         return None
     count, hits = sum(item.count for item in counted), sum(item.hits for item in counted)
-    return Accesses(count, hits, sum(item.waited_ns for item in counted))
+    waited_ns, stalled_ns = (sum(getattr(each, name) for each in counted) for name in ("waited_ns", "stalled_ns"))
+    return Accesses(count, hits, waited_ns, stalled_ns)
 
 
 def _finite_us(watermark_us: int | None) -> int | None:

@@ -26,6 +26,8 @@ class RunningLimits:
         """Begin with those of its program."""
         self.wanted = NO_LIMITS
         """The limits that hold from the next cycle of the controllers on."""
+        self.noted: Callable[[Limits, str | None], None] = _note_nowhere
+        """Takes all limits after each change, and what sheds by the start, in the thread that asked for it."""
         self._check: Callable[[Limits], None] | None = None
         self._keeper: LimitsKeeper | None = None
         self._started: str | None = None
@@ -33,6 +35,12 @@ class RunningLimits:
         self._warn: Callable[[str], None] = print
         # Each change rests on the one before.
         self._changing = threading.Lock()
+
+    def begin(self, limits: Limits, started: str | None) -> None:
+        """Let limits hold that were changed before, by the same job with another head."""
+        with self._changing:
+            self._unchecked = limits, started
+            self._take()
 
     def watch(self, check: Callable[[Limits], None], started: str) -> None:
         """Let changes come through; ``check`` raises OptionError for limits that the job cannot have.
@@ -54,8 +62,9 @@ class RunningLimits:
             if self._keeper is not None:
                 return
             if anew:
-                keeper.write(NO_LIMITS, None)
-            else:
+                # What was changed before there was anywhere to keep it is of this run.
+                keeper.write(*(self._unchecked or (self.wanted, self._started)))
+            elif self.wanted == NO_LIMITS and self._unchecked is None:
                 self._unchecked = keeper.read()
             self._keeper, self._warn = keeper, warn
             self._take()
@@ -78,6 +87,7 @@ class RunningLimits:
             if self._keeper is not None:
                 self._keeper.write(changed, self._started)
             self.wanted = changed
+            self.noted(changed, self._started)
             return changed
 
     def _take(self) -> None:
@@ -110,3 +120,7 @@ class RunningLimits:
             self._warn(f"LIMITS: {what} of an earlier run {'is' if limits.shed else 'are'} let go: {error}.")
             return False
         return True
+
+
+def _note_nowhere(limits: Limits, started: str | None) -> None:
+    """Let them go: what is kept beside checkpoints is all that is kept."""

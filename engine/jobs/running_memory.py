@@ -55,11 +55,17 @@ class RunningMemory:
         """Begin with those of its program."""
         self.wanted: Mapping[str, int | None] = {}
         """The budgets in bytes that were changed, by operator, of each instance; another object after each change."""
+        self.noted: Callable[[Mapping[str, int | None]], None] = _note_nowhere
+        """Takes all changed budgets after each change, in the thread that asked for it."""
         self.quota_bytes: int | None = None
         """The most that all budgets may add up to; None: there is no such bound."""
         self._keeper: MemoryKeeper | None = None
         # Each change rests on the one before.
         self._changing = threading.Lock()
+
+    def begin(self, budgets: Mapping[str, int | None]) -> None:
+        """Let budgets hold that were changed before, by the same job with another head."""
+        self.wanted = dict(budgets)
 
     def keep(self, keeper: MemoryKeeper, graph: ExecutionGraph, *, anew: bool, warn: Callable[[str], None]) -> None:
         """Let budgets of an earlier run hold, unless the job begins ``anew``, and keep those that follow.
@@ -113,6 +119,7 @@ class RunningMemory:
                 own = options.state_bytes
                 self._keeper.write({name: size for name, size in wanted.items() if size is not None and size != own})
             self.wanted = wanted
+            self.noted(wanted)
             return summary
 
     def _checked(
@@ -148,6 +155,10 @@ class RunningMemory:
         )
         total = sum(item.instances * item.after_bytes for item in operators if item.after_bytes is not None)
         return MemorySummary(operators, total, self.quota_bytes)
+
+
+def _note_nowhere(budgets: Mapping[str, int | None]) -> None:
+    """Let them go: what is kept beside checkpoints is all that is kept."""
 
 
 def _instances(graph: ExecutionGraph) -> dict[str, int]:

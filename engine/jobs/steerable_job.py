@@ -10,7 +10,7 @@ from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.jobs.rescaling import RescalePreview, preview
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
-from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.jobs.running_memory import MemorySummary, RunningMemory
 from penstock.engine.moves.move_orders import MoveOrders
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
@@ -77,6 +77,11 @@ class SteerableJob(ABC):
             PenstockError: the job is over.
         """
         return self._context.routes.ask(self.graph, operator, shares)
+
+    @property
+    def budgets(self) -> RunningMemory:
+        """The memory of its operators that was changed."""
+        return self._context.memory
 
     def change_limits(self, change: Limits) -> Limits:
         """Lay limits over those that hold, and return all of them; see `RunningLimits.change`."""

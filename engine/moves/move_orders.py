@@ -29,6 +29,24 @@ class MoveOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsOrder:
+    """Key groups of a task, by its name, are to go to certain instances of it: of each its number, and who takes it."""
+
+    task: str
+    groups: tuple[tuple[int, int], ...]
+
+    @property
+    def instance(self) -> str:
+        """What moves, for people."""
+        return f"{len(self.groups)} key groups of {self.task!r}"
+
+    @property
+    def manager(self) -> str:
+        """Where that goes, for people."""
+        return "its instances"
+
+
+@dataclass(frozen=True, slots=True)
 class MoveSummary:
     """A move that is done: how many key groups, in how many rounds, and the bytes of their state, in ``buckets``.
 
@@ -90,7 +108,7 @@ class AskedMove:
     """An order, what its result is told to, and how many of its key groups have moved, of how many (0: not known)."""
 
     number: int
-    order: MoveOrder
+    order: MoveOrder | GroupsOrder
     answer: "Future[MoveSummary]" = field(default_factory=Future)
     progress: tuple[int, int] = (0, 0)
 
@@ -126,7 +144,7 @@ class MoveOrders:
         with self._lock:
             self._closed = None
 
-    def ask(self, order: MoveOrder) -> AskedMove:
+    def ask(self, order: MoveOrder | GroupsOrder) -> AskedMove:
         """Ask for a move; its answer is the summary, once it is done.
 
         Raises:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engine.moves.movable import refusal, together
-from penstock.engine.moves.move_orders import MoveOrder
+from penstock.engine.moves.movable import fault, refusal, together
+from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph, Task
 from penstock.model.ids import TaskId
@@ -66,6 +66,29 @@ def wanted_move(
     if not groups:
         raise OptionError(f"{order.instance!r} has no key groups: they have moved before.")
     return WantedMove(min(together(graph, task.id)), tuple(groups))
+
+
+def wanted_groups(graph: ExecutionGraph, owners: Mapping[TaskId, Owners], order: GroupsOrder) -> WantedMove:
+    """Return what an order of key groups moves: those that are where they are to be stay.
+
+    Raises:
+        OptionError: it cannot be done; the text says why.
+    """
+    task = next((task for task in graph.tasks if graph.name(task) == order.task), None)
+    if task is None:
+        raise OptionError(f"there is no task {order.task!r}: penstock top shows their names.")
+    reason = refusal(graph, task.id)
+    if reason is not None:
+        raise OptionError(f"key groups of {order.task!r} do not move: {reason}.")
+    table = owners[task.id]
+    unknown = [group for group, _ in order.groups if not 0 <= group < len(table)]
+    if unknown:
+        raise OptionError(f"{order.task!r} has key groups 0 to {len(table) - 1}, and no {unknown[0]}.")
+    groups = tuple((group, int(table[group]), taker) for group, taker in order.groups if table[group] != taker)
+    wrong = fault(table, task.parallelism, groups)
+    if wrong is not None:
+        raise OptionError(f"key groups of {order.task!r} do not move: {wrong}.")
+    return WantedMove(min(together(graph, task.id)), groups)
 
 
 def round_groups(groups: int, state_bytes: int) -> int:

@@ -137,7 +137,7 @@ class Backlog:
                     if not self._stores.use(bucket):
                         return
                     if self._fetched is not bucket:
-                        self._stores.count_access(bucket, turn.rows)
+                        self._stores.accessed.visit(bucket, turn.rows)
                     if not bucket.is_resident:
                         yield from self._moves.load(bucket, waiting.bytes)
                         if slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
@@ -156,6 +156,7 @@ class Backlog:
             self._end_sweep(waiting)
 
     def _end_sweep(self, waiting: WaitingInput) -> None:
+        self._stores.accessed.end_sweep(self._stores.buckets)
         if waiting.watermark_us is not None:
             self.swept_us = waiting.watermark_us
             self.passed_us = max(self.passed_us, self._moves.output_watermark(waiting.watermark_us))

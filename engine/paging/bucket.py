@@ -41,6 +41,7 @@ class Bucket:
     ``segments`` are the lengths of the images that are stored. ``log_rows``: they hold nothing but so many rows of each
     log, numbered from 0 on, so that rows that are appended can be stored behind them; None: more than that.
     ``stored_changes`` is what `MemoryStore.changes` was of them. ``awaited``: another instance is about to give it.
+    ``visited_bytes`` is its size when it last had a turn.
     """
 
     span: Span
@@ -58,6 +59,7 @@ class Bucket:
     paged_due_us: int | None = None
     paged_timer_ns: int | None = None
     awaited: bool = False
+    visited_bytes: int = 0
 
     @property
     def is_resident(self) -> bool:

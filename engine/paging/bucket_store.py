@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from penstock.engine.core.contract import Notes, Operator, OperatorContext
 from penstock.engine.paging.bucket import Bucket, ResidentState, swept_us
+from penstock.engine.paging.bucket_accesses import BucketAccesses
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
 from penstock.engine.paging.key_ranges import WHOLE, Span, lows_of
 from penstock.engine.paging.memory_bound import UNBOUNDED, FreeMemory, MemoryBound
 from penstock.engine.paging.options import PagingOptions
+from penstock.model.columns import Floats
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
@@ -59,8 +61,8 @@ class BucketStores(StateStore):
         """First positions of the buckets that were stored since the last copy of the page store."""
         self.awaited = 0
         """How many buckets are awaited."""
-        self._uses = 0
-        self._hits = self._misses = self._load_ns = 0
+        self.accessed = BucketAccesses(context.clock)
+        """The account of what reaches buckets."""
 
     @property
     def options(self) -> PagingOptions:
@@ -173,15 +175,17 @@ class BucketStores(StateStore):
             bucket.stored_changes = bucket.held.store.changes()
         else:
             self.hold(bucket, StoreImage(), ())
-        self._load_ns += self._context.clock.monotonic_ns() - began_ns
+        self.accessed.moved_ns += self._context.clock.monotonic_ns() - began_ns
 
     def evict(self, bucket: Bucket) -> None:
         """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
+        began_ns = self._context.clock.monotonic_ns()
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = bucket.due_us(), bucket.timer_ns()
         bucket.needed_bytes = bucket.bytes
         self._release(bucket)
+        self.accessed.moved_ns += self._context.clock.monotonic_ns() - began_ns
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
@@ -290,18 +294,14 @@ class BucketStores(StateStore):
             raise BugError(f"operator {self._owner!r} got rows of keys that another instance owns; please report it.")
         return places
 
-    def count_access(self, bucket: Bucket, rows: int) -> None:
-        """Note that so many rows are about to reach a bucket."""
-        self._uses += 1
-        bucket.used = self._uses
-        if bucket.is_resident:
-            self._hits += rows
-        else:
-            self._misses += rows
-
     def accesses(self) -> Accesses:
-        """Return how many rows there were, how many found their bucket in memory, and how long loading took."""
-        return Accesses(self._hits + self._misses, self._hits, self._load_ns)
+        """Return how many rows there were, how many found their bucket in memory, and how long the others took."""
+        own, stalled_ns = self.accessed, 0 if self._pages is None else self._pages.stalled_ns()
+        return Accesses(own.hits + own.misses, own.hits, own.moved_ns - stalled_ns, stalled_ns)
+
+    def reuse(self) -> Floats:
+        """Return accesses by `REUSE_BOUNDS` of how far back their bucket was used; from any thread."""
+        return self.accessed.reuse(self.bytes_used())
 
     def held_bytes(self) -> int:
         """Return the bytes of the buckets in memory; from any thread."""

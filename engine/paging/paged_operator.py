@@ -82,7 +82,7 @@ class PagedOperator(Operator):
             bucket = stores.buckets[0]
             yield from self._moves.advance(bucket, backlog.swept_us)
             piece, left = backlog.growth.cut(rest, stores.options)
-            stores.count_access(bucket, piece.rows.num_rows)
+            stores.accessed.alone(bucket, piece.rows.num_rows)
             yield from backlog.feed(bucket, port, piece)
             left_rows = 0 if left is None else left.rows.num_rows
             yield from self._moves.fit(bucket, added_bytes=backlog.growth.bytes_of(left_rows))
@@ -195,7 +195,7 @@ class PagedOperator(Operator):
             if not pending and (due_ns is None or due_ns > now_ns):
                 continue
             if stores.may_use(bucket, self._backlog.needed_bytes(bucket), stores.room()) and stores.use(bucket):
-                stores.count_access(bucket, 0)
+                stores.accessed.use(bucket)
                 yield from self._moves.load(bucket)
                 bucket.touch()
                 yield from bucket.operator.on_timer(now_ns)
@@ -268,7 +268,7 @@ class PagedOperator(Operator):
         if not self._ending:
             return
         for bucket in list(self._stores.buckets):
-            self._stores.count_access(bucket, 0)
+            self._stores.accessed.use(bucket)
             yield from self._moves.load(bucket)
             bucket.touch()
             yield from bucket.operator.on_end()

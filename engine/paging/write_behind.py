@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.contract import Clock
 from penstock.state.stores.page_store import Page, PageStore, PageStoreStatistics
 
 _MOST_WAITING = 2
@@ -16,13 +18,15 @@ class WriteBehind(PageStore):
     A write that failed is raised by the next call, whatever it asks for.
     """
 
-    def __init__(self, pages: PageStore) -> None:
-        """Write to ``pages``; the thread begins with the first write."""
+    def __init__(self, pages: PageStore, clock: Clock | None = None) -> None:
+        """Write to ``pages``; the thread begins with the first write. Without a ``clock`` that of the system counts."""
         self._pages = pages
+        self._now_ns = (clock or SystemClock()).monotonic_ns
         self._changed = threading.Condition()
         self._waiting: deque[tuple[bytes, bytes, Callable[[], None]]] = deque()
         self._failed: BaseException | None = None
         self._closing = False
+        self._stalled_ns = 0
         self._thread: threading.Thread | None = None
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -71,6 +75,10 @@ class WriteBehind(PageStore):
         """Return whether another write may wait."""
         return len(self._waiting) < _MOST_WAITING
 
+    def stalled_ns(self) -> int:
+        """Return how long writes have waited until no more than two waited."""
+        return self._stalled_ns
+
     def statistics(self) -> PageStoreStatistics:
         """Return what the store below says."""
         return self._pages.statistics()
@@ -86,8 +94,11 @@ class WriteBehind(PageStore):
 
     def _submit(self, low: bytes, high: bytes, write: Callable[[], None]) -> None:
         with self._changed:
-            while len(self._waiting) >= _MOST_WAITING and self._failed is None:
-                self._changed.wait()
+            if len(self._waiting) >= _MOST_WAITING:
+                began_ns = self._now_ns()
+                while len(self._waiting) >= _MOST_WAITING and self._failed is None:
+                    self._changed.wait()
+                self._stalled_ns += self._now_ns() - began_ns
             if self._failed is None:
                 self._waiting.append((low, high, write))
                 self._changed.notify_all()

@@ -220,6 +220,11 @@ class HeadActor:
         job.rescales.keep = self._notes.keep_parallelism
         job.routes.keep = self._notes.keep_routes
         job.routes.begin(self._notes.routes())
+        job.budgets.noted = self._notes.keep_memory
+        job.budgets.begin(self._notes.memory())
+        job.limits.noted = self._notes.keep_limits
+        if (limits := self._notes.limits()) is not None:
+            job.limits.begin(*limits)
         endpoint.show(job)
         self._job.metrics_url = endpoint.url
         return job

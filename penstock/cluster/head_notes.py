@@ -13,7 +13,9 @@ from penstock.cluster.job_order import HeadState, StopOrder
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.setup import TOKEN_BYTES
 from penstock.engine.executors.ray.cluster import NAMESPACE
+from penstock.engine.jobs.kept_limits import decode_limits, encode_limits
 from penstock.engine.plan.free_edges import Routes
+from penstock.model.control import Limits
 
 _SPACE = NAMESPACE.encode()
 
@@ -99,6 +101,23 @@ class HeadNotes:
     def routes(self) -> Routes:
         """Return the shares of instances that hold, by operators."""
         return msgspec.json.decode(self._get("routes") or b"{}", type=dict[str, tuple[float, ...]])
+
+    def keep_memory(self, budgets: Mapping[str, int | None]) -> None:
+        """Keep the budgets of operators that were changed since the job began."""
+        self._put("memory", msgspec.json.encode(budgets))
+
+    def memory(self) -> dict[str, int | None]:
+        """Return the budgets of operators, by their names, that were changed since the job began."""
+        return msgspec.json.decode(self._get("memory") or b"{}", type=dict[str, int | None])
+
+    def keep_limits(self, limits: Limits, started: str | None) -> None:
+        """Keep the limits that were changed since the job began, and what shed by its start."""
+        self._put("limits", encode_limits(limits, started))
+
+    def limits(self) -> tuple[Limits, str | None] | None:
+        """Return the limits that were changed since the job began, and what shed by its start; None: none were."""
+        data = self._get("limits")
+        return None if data is None else decode_limits(data)
 
     def keep_stop(self, order: StopOrder) -> None:
         """Keep that the job was told to stop."""

@@ -99,6 +99,10 @@ class PageStore(Protocol):
         """Return whether `put_many` begins to write at once: one that writes behind its caller may have to wait."""
         return True
 
+    def stalled_ns(self) -> int:
+        """Return how long those who write have waited for what was written before: 0 unless it is done behind them."""
+        return 0
+
     def statistics(self) -> PageStoreStatistics:
         """Return present sizes and counts since the store was opened."""
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
@@ -14,24 +16,30 @@ from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.option_literals import WriteMode
+from tests.chaos.held_back import Gate, hold_back
 from tests.chaos.kafka_outputs import committed_rows, oracle_rows
-from tests.chaos.steering import Steering, slow_down
+from tests.chaos.steering import Steering
 from tests.contracts.executors.metered import task_managers
 from tests.contracts.executors.ways import PROCESSES
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 
-EVENTS = 200_000
-ROWS_PER_S = 400.0
-"""So slowly are they read that they last longer than the orders take."""
+EVENTS, EVENTS_PER_S = 40_000, 100.0
+ROWS_PER_S = 150.0
+"""The share of an order is read within one or two seconds, of which it takes as long."""
 
 MODES: dict[str, WriteMode] = {"q4": "changelog", "q5": "append", "q8": "append", "q11": "append"}
+
+ORDERS, KILLS = 100, 25
+"""What each query gets."""
+
+SEED = int(os.environ.get("PENSTOCK_STEERED_SEED", "23"))
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data-set")
-    write_dataset(folder, NexmarkConfig(EVENTS, rate_per_s=1_000.0), row_group_rows=10_000)
+    write_dataset(folder, NexmarkConfig(EVENTS, rate_per_s=EVENTS_PER_S), row_group_rows=1_000)
     return folder
 
 
@@ -39,18 +47,17 @@ def steered(
     directory: Path,
     folder: Path,
     query: str,
-    orders: int,
-    kills: int,
     way: Mapping[str, Any] = PROCESSES,
     processes: Callable[[], Sequence[psutil.Process]] = task_managers,
 ) -> Steering:
-    """Change a query's job over files so often, and hold its answer to the oracle's."""
+    """Change a query's job over files `ORDERS` times, with `KILLS` in between, and hold its answer to the oracle's."""
     job = ps.Job()
     stream = load(query)(Events(job, directory))
     for number, node in enumerate(list(job.graph.operators.values())):
         job.change(node.id, name=f"{node.name} {number}", named=True)
-    hurry = folder / "hurry"
-    slow_down(job, ROWS_PER_S, hurry)
+    gate = Gate(folder / "gate", *_times_us(directory))
+    gate.open(0.0)
+    hold_back(job, "dateTime", ROWS_PER_S, gate)
     out = folder / "out"
     stream.write_json(out, mode=MODES[query]).name("out")
     handle = job.start(
@@ -62,21 +69,30 @@ def steered(
         checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="100ms",
     )
-    steering = Steering(handle, seed=orders, processes=processes)
-    steering.give(orders, kills)
-    hurry.touch()
+    steering = Steering(handle, SEED, gate.open, processes)
+    steering.give(ORDERS, KILLS)
     handle.wait()
     files = sorted(out.glob("part-*"))
     lines = [(None, line) for file in files for line in file.read_bytes().splitlines()]
     assert committed_rows(MODES[query], lines) == oracle_rows(query, directory)
-    print(dict(steering.done), dict(steering.refused))
     return steering
 
 
-@pytest.mark.long("a hundred orders and 24 kills; tests/contracts/executors has one of each")
+def _times_us(directory: Path) -> tuple[int, int]:
+    """Return the first and the last time of a data set's bids."""
+    times = pq.read_table(directory / "bid.parquet", columns=["dateTime"]).column(0).cast("timestamp[us]")
+    first, last = pc.min_max(times).values()
+    return first.value, last.value
+
+
+def check(steering: Steering) -> None:
+    """Hold what was done against what was wanted."""
+    print(dict(steering.done), dict(steering.refused))
+    assert steering.done["kill"] == KILLS and steering.done.total() == ORDERS + KILLS
+    assert all(steering.done[kind] for kind in ("rescale", "move", "scale", "drain"))
+
+
+@pytest.mark.long("a hundred orders and 25 kills; tests/contracts/executors has one of each")
 @pytest.mark.parametrize("query", MODES)
 def test_orders_and_kills_change_nothing_in_the_answer(directory: Path, tmp_path: Path, query: str) -> None:
-    """``PENSTOCK_ORDERS`` sets how many orders each query gets, 25 at least."""
-    orders = max(25, int(os.environ.get("PENSTOCK_ORDERS", "25")))
-    steering = steered(directory, tmp_path, query, orders, kills=orders // 4)
-    assert steering.done.total() == orders + orders // 4 and steering.done["rescale"]
+    check(steered(directory, tmp_path, query))

@@ -1,49 +1,67 @@
 """A job with exactly-once sinks is rescaled, moved, scaled and drained at random, and its task managers killed."""
 
-import os
 import secrets
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from tests.chaos.held_back import Gate, hold_back
 from tests.chaos.kafka_outputs import KEEP
-from tests.chaos.steering import Steering, slow_down
-from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob
-from tests.contracts.executors.ways import PROCESSES
+from tests.chaos.steering import Steering
+from tests.contracts.executors.metered import BEGIN_US, PARTITIONS, ROWS, MeteredJob, task_managers
+from tests.contracts.executors.ways import PROCESSES, RAY
+from tests.end_to_end.test_steered import KILLS, ORDERS, SEED, check
 from tests.kafka.metered_topic import check_topic, metered_topic
+from tests.ray_cluster import GROUP, RayCluster
 
 pytestmark = pytest.mark.slow
 
-ROWS_PER_S = 4.0
-"""So slowly are they read that they last longer than the orders take."""
+ROWS_PER_S = 20.0
+"""The share of an order is read within two seconds."""
 
 
-@pytest.mark.long("25 orders and six kills; test_rescaling.py has some of each")
-def test_each_row_is_there_once_behind_orders_and_kills(kafka: str, tmp_path: Path) -> None:
-    """``PENSTOCK_ORDERS`` sets how many orders are given, 25 at least."""
-    orders = max(25, int(os.environ.get("PENSTOCK_ORDERS", "25")))
-    settings, topic, metered = KafkaSettings(kafka), f"steered-{secrets.token_hex(4)}", MeteredJob(tmp_path)
+def steered(
+    kafka: str,
+    folder: Path,
+    way: Mapping[str, Any] = PROCESSES,
+    processes: Callable[[], Sequence[psutil.Process]] = task_managers,
+) -> None:
+    """Change the job `ORDERS` times, with `KILLS` in between, and hold its topic against its rows."""
+    settings, topic, metered = KafkaSettings(kafka), f"steered-{secrets.token_hex(4)}", MeteredJob(folder)
     create_topic(settings, topic, PARTITIONS, KEEP)
     metered.give(ROWS)
     job = metered_topic(metered, kafka, topic)
-    hurry = tmp_path / "hurry"
-    slow_down(job, ROWS_PER_S, hurry)
+    gate = Gate(folder / "gate", BEGIN_US, BEGIN_US + ROWS * 10_000)
+    gate.open(0.0)
+    hold_back(job, "at", ROWS_PER_S, gate)
     handle = job.start(
         "steered",
-        **PROCESSES,
+        **way,
         parallelism=2,
-        directory=tmp_path / "job",
-        checkpoint_dir=tmp_path / "checkpoints",
+        directory=folder / "job",
+        checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="100ms",
         restart_delay="1ms",
     )
-    steering = Steering(handle, seed=orders)
-    steering.give(orders, orders // 4)
-    hurry.touch()
+    steering = Steering(handle, SEED, gate.open, processes)
+    steering.give(ORDERS, KILLS)
     handle.wait()
-    print(dict(steering.done), dict(steering.refused))
-    assert steering.done.total() == orders + orders // 4 and steering.done["rescale"] and steering.done["move"]
+    check(steering)
     check_topic(settings, topic)
     delete_topics(settings, [topic])
+
+
+@pytest.mark.long("a hundred orders and 25 kills; test_rescaling.py has some of each")
+def test_each_row_is_there_once_behind_orders_and_kills(kafka: str, tmp_path: Path) -> None:
+    steered(kafka, tmp_path)
+
+
+@pytest.mark.xdist_group(GROUP)
+@pytest.mark.long("a hundred orders and 25 kills on Ray; test_nexmark_on_ray.py has exactly-once sinks there")
+def test_each_row_is_there_once_behind_orders_and_kills_on_ray(kafka: str, tmp_path: Path, on_ray: RayCluster) -> None:
+    steered(kafka, tmp_path, RAY, on_ray.task_managers)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange, RescalePlan, TaskSize
-from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
+from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, RefusalColumns
 from penstock.scheduler.capacity import (
     available_bandwidth,
     detect,
@@ -17,6 +17,7 @@ from penstock.scheduler.capacity import (
     step_paper,
 )
 from penstock.scheduler.flink_er import FlinkEr
+from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from tests.papers_cases import cases
 from tests.scheduler.flow_dags import FORWARD, FREE, Dag, dag_snapshot, minimum_cut, random_dag
 from tests.scheduler.flow_jobs import Stage, snapshot
@@ -54,6 +55,16 @@ def test_a_keyed_task_moves_its_heaviest_buckets_before_it_grows() -> None:
     plan = decide(QUICK, snapshot(2000.0, job))
     assert isinstance(plan, RescalePlan) and plan.tasks == ()
     assert [(move.bucket, move.number) for move in plan.buckets] == [(2, 1)]
+
+
+def test_a_task_whose_buckets_moved_in_vain_grows() -> None:
+    buckets = [(0, 0.3), (0, 0.25), (0, 0.15), (1, 0.2), (1, 0.1)]
+    job = [Stage("source", [1e6]), Stage("count", [1100.0, 1000.0], free=False, shares=[0.7, 0.3], buckets=buckets)]
+    state = snapshot(2000.0, job)
+    settling = replace(state, refusals=RefusalColumns(("job/count",), ("bucket",), ("it settles for 5 s more",)))
+    assert getattr(decide(QUICK, settling), "buckets", ())
+    plan = decide(QUICK, replace(state, refusals=RefusalColumns(("job/count",), ("bucket",), (WITHOUT_EFFECT,))))
+    assert isinstance(plan, RescalePlan) and not plan.buckets and [size.parallelism for size in plan.tasks] == [3]
 
 
 def test_a_hot_key_is_named_and_never_scaled() -> None:

@@ -81,3 +81,21 @@ def test_a_controller_that_sheds_more_takes_over() -> None:
 def test_a_source_whose_queries_have_come_to_need_all_rows_is_capped_no_more() -> None:
     memory = looks(GuardMemory(), 1000.0, 600.0, worked=1.0)
     assert capped(ShedderQueries(), memory) == KeepRates()
+
+
+TWO = ShedderQueries(
+    {"clicks": ("hot", "totals")},
+    {("parse", "hot"): ("hot",), ("parse", "totals"): ("totals",)},
+    dict.fromkeys([("parse", "hot"), ("parse", "totals")], "clicks"),
+    {"clicks": 0.5},
+    {("parse", "hot"): 0.25, ("parse", "totals"): 0.5},
+)
+
+
+def test_where_one_query_is_at_its_minimum_the_other_makes_up_for_it() -> None:
+    """1,000 rows/s are read, of which 0.25 and 0.75 go on; 1,250 come: 0.8 of each, and 0.25 stays what it is."""
+    memory = GuardMemory(wanted=KeepRates({"clicks": 0.75}, {("parse", "hot"): 0.25}))
+    for look in range(8):
+        inputs = {"clicks": SourceInput(2_000 + 312.5 * look, 250.0 * look)}
+        memory = looked(RULE, memory, TWO, 100.0 + look / 4, 1.0, inputs)
+    assert capped(TWO, memory) == KeepRates({"clicks": 35 / 64}, {("parse", "hot"): 0.25})

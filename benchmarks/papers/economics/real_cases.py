@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.benchmarks.papers.economics.applications import SINKS
 from penstock.benchmarks.papers.economics.real_applications import BOTH, KNN_ALONE, KNN_SINK, POINTS, RIDES, TAXI
+from penstock.benchmarks.papers.economics.real_moving import FULL, INSTANCES, MOVING, ZONED_RIDES
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
 from penstock.benchmarks.papers.real.schedule import uneven_shares
@@ -15,6 +16,9 @@ SHED, OFF, WHOLE, LIGHT = "shed", "off", "minimum-1", "light"
 
 KNN_SHED, BOTH_SHED, LAG_MAXIMA, MANAGED = "knn", "both", "lag-maxima", "managed"
 """K-Nearest Neighbors, both in one job, Taxi Drives acting by the paper's estimator, and on a task manager."""
+
+MOVES = "moves"
+"""Scenario 1, its first move: two task managers, on one of which minimums do not fit."""
 
 MINIMUMS = {SINKS[0]: 0.3, SINKS[1]: 0.5}
 ALL_MINIMUMS = {KNN_SINK: 0.2, **MINIMUMS}
@@ -60,7 +64,27 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
         (replace(peak, name=BOTH_SHED, application=BOTH, topics=RIDES | POINTS, options=_contracts(ALL_MINIMUMS)), few),
         (replace(peak, name=LAG_MAXIMA, control={**_ACTS, "offered": "lag maxima"}), few),
         (replace(peak, name=MANAGED, executor="processes", exact=""), few),
+        (moves(lengths.phase_s), runs),
     ]
+
+
+def moves(phase_s: float) -> RealCase:
+    """Return the run in which minimums fit on two task managers, and then on one of them no more."""
+    return RealCase(
+        MOVES,
+        MOVING,
+        {"rides": ZONED_RIDES},
+        uneven_shares(PARTITIONS, SKEW),
+        ((0.5, phase_s / 2), (1.0, 2 * phase_s)),
+        control=_ACTS,
+        executor="processes",
+        task_managers=INSTANCES,
+        batch_rows=16,
+        # A default channel holds minutes of rows that take so long.
+        start={"parallelism": INSTANCES, "channel_bytes": 16_384, "checkpoint_interval": "10s"},
+        has_checkpoints=True,
+        capacity=FULL,
+    )
 
 
 def _contracts(minimums: Mapping[str, float]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from penstock.benchmarks.papers.economics.real_cases import (
     LOADS,
     MANAGED,
     MINIMUMS,
+    MOVES,
     OFF,
     SHED,
     WHOLE,
@@ -29,6 +30,7 @@ from penstock.benchmarks.papers.economics.real_figures import (
     rate_errors,
     slope_ratio,
 )
+from penstock.benchmarks.papers.economics.real_moving_rows import moving_rows
 from penstock.benchmarks.papers.evaluation import Row, Spread, spread
 from penstock.benchmarks.papers.real.common_rows import beside_rows, capacity_row
 from penstock.benchmarks.papers.real.seen import SeenRun
@@ -48,6 +50,8 @@ def rows(runs: Runs) -> list[Row]:
         made += [*_lag_rows(runs), *_accuracy_rows(of_cycles), _order_row("who sheds", of_cycles, MINIMUMS)]
         made += _coverage_rows(runs[SHED])
     made += _other_rows(runs)
+    if MOVES in runs:
+        made += moving_rows(runs[MOVES])
     return [*made, *_control_rows(runs), *_cpu_rows(runs), capacity_row(runs)]
 
 

@@ -3,27 +3,37 @@
 A broker, an injector and WordCount on two task managers, with 2 ms of blocking work a row; nobody acts. Its action log
 has what its head saw each second, and every policy decides on that once more: after its warm-up it is to want nothing.
 A run that is there is not made again. Exits with 1 if a policy would act, or could not see the job.
+
+With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm.
 """
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.benchmarks.papers.flink_er.real_cases import case
+from penstock.benchmarks.papers.real.application import Application, Setting, attribute
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
-from penstock.benchmarks.papers.real.steady_policies import PolicyLine, lines, ticks_of
+from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, lines, ticks_of
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.scheduler.action_log import EntryKind, read_log
+from penstock.scheduler.memory_choice import BUDGETS
 from penstock.tables import Column, print_table
 
 NAME = "steady"
-LOAD = 1.3
-"""Of what one instance can take: two are busy for 0.65 of the time."""
+LINES_PER_S = 130.0
+"""Of four words, that wait for 2 ms each and take a little of a core: two instances are busy for 0.57 of the time.
+
+It is the same on every machine, as what a row takes is. Two are right for rows of 2.12 to 3.4 ms.
+"""
 
 CONTROL = {"cores": 4.0}
 """What policies that scale may have."""
@@ -31,16 +41,28 @@ CONTROL = {"cores": 4.0}
 _QUERIES = {"counts": (0.5, 1)}
 """A minimum accuracy, so that those that shed have somebody to shed for."""
 
+_STATE_BYTES = min(BUDGETS)
+"""The least memory that there is for an operator: the job needs a small part of it, and no policy is to want less."""
+
+SHEDS = "qod"
+"""The policy that acts on keep rates; the others that act size the job."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Record the job, and print a line for each policy."""
     parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.papers.real.steady", description=__doc__)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="where the run is kept")
     parser.add_argument("--minutes", metavar="M", type=float, default=30.0, help="how long the load lasts")
+    parser.add_argument("--act", metavar="POLICY", default="", help="the policy that acts; without it nobody does")
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.act:
+        acting = acting_case(60.0 * arguments.minutes, arguments.act)
+        done = actions(recorded(acting, arguments.out / acting.name))
+        print(f"{arguments.act}: {len(done)} actions in {arguments.minutes:g} minutes: {'; '.join(done) or 'none'}")
+        return 1 if done else 0
     run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
-    found = lines(ticks_of(run.folder / ACTIONS), CONTROL)
+    found = lines(ticks_of(run.folder / ACTIONS), CONTROL, plan_of(steady_case(60.0)))
     with (arguments.out / "policies.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(line)) + "\n" for line in found)
     show(run, found)
@@ -49,12 +71,45 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def steady_case(seconds: float) -> RealCase:
     """Return the run: one load for so long, nobody acts."""
-    words = case(Scale.SHORT, "zipf-0.5")
-    options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2}
+    words = case(Scale.SHORT, "zipf-0")
+    # One instance reads, as that is enough: no policy is to want fewer.
+    options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1}
     return replace(
-        words, name=NAME, loads=((LOAD, seconds),), control={}, is_watched=True, task_managers=2, options=options,
-        catch_up_s=0.0, exact="",
+        words, name=NAME, loads=((1.0, seconds),), control={}, is_watched=True, task_managers=2, options=options,
+        catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={}, start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
+
+
+def plan_of(steady: RealCase) -> ExecutionGraph:
+    """Return the plan of the job; no broker is asked."""
+    setting = Setting("nowhere:9092", tuple(steady.topics), Path(), None, steady.options)
+    made: Application = attribute(steady.application)(setting)
+    return made.job.plan(steady.start["parallelism"])
+
+
+def acting_case(seconds: float, policy: str) -> RealCase:
+    """Return the run in which a policy acts."""
+    own = {"shed": SHEDS} if policy == SHEDS else {"scale": policy, **CONTROL}
+    return replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own}, is_watched=False)
+
+
+def actions(run: SeenRun) -> list[str]:
+    """Return what was begun once the job was warm, each with when and why."""
+    log, at_s, begun = run.folder / ACTIONS, {}, list[str]()
+    for entry in read_log(log):
+        if entry.kind is EntryKind.SNAPSHOT:
+            seen = entry.content["content"]
+            at_s[seen["number"]] = float(seen["time_s"])
+        if entry.kind is EntryKind.RESULT and _is_action(entry.content):
+            time_s = at_s.get(entry.content["snapshot"], math.inf)
+            if time_s >= WARM_UP_S:
+                begun.append(f"at {time_s:.0f} s {entry.content['detail']}")
+    return begun
+
+
+def _is_action(result: Mapping[str, Any]) -> bool:
+    rates = [*result["detail"].get("sources", {}).values(), *result["detail"].get("branches", {}).values()]
+    return result["outcome"] == "begun" or any(rate < 1.0 for rate in rates)
 
 
 def recorded(steady: RealCase, folder: Path) -> SeenRun:
@@ -79,7 +134,7 @@ def show(run: SeenRun, found: Sequence[PolicyLine]) -> None:
         ],
         stream=sys.stdout,
     )
-    print(f"{run.bounds[-1][1] / 60:.3g} minutes at {LOAD:g} of what one instance can take; two ran")
+    print(f"{run.bounds[-1][1] / 60:.3g} minutes at {LINES_PER_S:g} lines of four words a second; two instances ran")
 
 
 if __name__ == "__main__":

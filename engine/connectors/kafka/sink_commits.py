@@ -141,6 +141,7 @@ class SinkCommits:
                 self._drive(name, Take())
                 self._drive(name, Publish(self.claim, ()))
                 self._own = (*self._own, name)
+                failpoint("kafka.id.joined")
 
     def adopt(self, epoch: int, claim: Marker) -> None:
         """Take all ids from a process that is gone, and go on under its claim, which writers that live have.

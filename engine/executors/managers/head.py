@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from penstock.engine.control.cluster_snapshot import NO_OWNERS
 from penstock.engine.control.job_control import JobControl, JobPlaces
 from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.start_control import start_control
@@ -35,6 +36,7 @@ from penstock.engine.transport.waiting import Waiter
 from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.errors import WorkerLostError
 from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
 
 ANSWER_S = 15.0
 """How long task managers that have outlived a head are awaited."""
@@ -244,9 +246,9 @@ class Head(AbstractContextManager["Head"]):
     def _lack(self) -> str:
         return "no task manager" if not self.pool.live() else "no task manager that has what instances need"
 
-    def places(self, places: Places) -> JobPlaces:
-        """Return where the job is, with these places of its instances."""
-        return JobPlaces(self.pool.live(), CALLER, places, self.pool.silent_s())
+    def places(self, places: Places, owners: Mapping[TaskId, Owners] = NO_OWNERS) -> JobPlaces:
+        """Return where the job is, with these places of its instances, and owners of key groups."""
+        return JobPlaces(self.pool.live(), CALLER, places, self.pool.silent_s(), owners)
 
     def next_deployment(self) -> int:
         """Return a number that no deployment had before."""

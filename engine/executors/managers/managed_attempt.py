@@ -364,9 +364,9 @@ class ManagedAttempt(Attempt):
 
     def _tick(self) -> None:
         """Let controllers see the job, if it is time."""
-        head, now_ns = self._head, self._clock.monotonic_ns()
+        head, now_ns, places = self._head, self._clock.monotonic_ns(), self._deployments.places
         is_due = head.control.due_ns is not None and head.control.due_ns <= now_ns
-        if is_due and (order := head.control.tick(head.places(self._deployments.places()), now_ns)):
+        if is_due and (order := head.control.tick(head.places(places(), self._moving.owners), now_ns)):
             self._deployments.set_keep(order.rates, decision=order)
 
     def _ask_for_status(self) -> None:

@@ -1,6 +1,6 @@
 """What changes in one attempt while it runs: the owners of key groups, and the numbers of instances."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
@@ -15,6 +15,7 @@ from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.moves.move_orders import MoveTotals
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
+from penstock.model.key_groups import Owners
 
 BeginAdopted = Callable[[AttemptStart, Sequence[CutTaken]], None]
 
@@ -42,6 +43,11 @@ class ManagedChanges:
     def due_ns(self) -> int | None:
         """When something takes too long; None: nothing is under way."""
         return self._moves.due_ns
+
+    @property
+    def owners(self) -> Mapping[TaskId, Owners]:
+        """Who has the key groups of each task that is up."""
+        return self._moves.owners
 
     def began(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Instances of these tasks were built."""

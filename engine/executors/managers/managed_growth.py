@@ -17,6 +17,7 @@ from penstock.engine.moves.spreading import shares, spread
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.model.errors import PlanChangedError
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 
 
@@ -250,6 +251,8 @@ class ManagedGrowth:
     def _finish(self, change: _Change) -> None:
         self._change, self._moves.held = None, False
         names = set(change.change.leaving())
+        if names:
+            failpoint("growth.left")
         self._left |= names
         for deployment in self._deployments:
             deployment.left |= names.intersection(deployment.places)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.checkpoint.states import TRAVELLING, CheckpointState
+from penstock.engine.checkpoint.states import TRAVELLING
 from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
@@ -16,10 +16,10 @@ from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, MoveOrder, MoveSummary, MoveTotals
+from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrder, MoveSummary, MoveTotals
 from penstock.engine.moves.round_times import may_begin
 from penstock.engine.moves.source_rates import SourceRates
-from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_move
+from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_groups, wanted_move
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
@@ -186,14 +186,18 @@ class ManagedMoves:
                 self._do(self._coordinator.on(ev.StateInstalled(*said)))
 
     def _take(self, asked: AskedMove, now_ns: int) -> None:
+        order, planned = asked.order, 0
         try:
-            wanted = wanted_move(self.graph, self.owners, self._deployments.places(), asked.order)
+            if isinstance(order, GroupsOrder):
+                wanted = wanted_groups(self.graph, self.owners, order)
+            else:
+                wanted = wanted_move(self.graph, self.owners, self._deployments.places(), order)
+                planned = self._planned_bytes(order.instance, wanted.lead)
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
         asked.progress = 0, len(wanted.groups)
-        planned = self._planned_bytes(asked.order.instance, wanted.lead)
-        planned_ms = None if self._ns_per_byte is None else planned * self._ns_per_byte / 1e6
+        planned_ms = None if self._ns_per_byte is None or not planned else planned * self._ns_per_byte / 1e6
         account = MoveAccount(now_ns, planned, planned_ms)
         self._order = _Order(asked, wanted.lead, wanted.groups, account, self._begun())
         self._go_on(self._order, now_ns)
@@ -218,9 +222,10 @@ class ManagedMoves:
         checkpoints = self._checkpoints
         assert checkpoints is not None
         went = checkpoints.begun - order.begun
-        state, due_ns = checkpoints.coordinator.state, checkpoints.due_ns()
-        due = state is CheckpointState.READY and due_ns is not None and due_ns <= now_ns
-        if may_begin(travelling=state in TRAVELLING, due=due, let_through=went > 0):
+        travelling = checkpoints.coordinator.state in TRAVELLING
+        pressing_ns = checkpoints.coordinator.pressing_ns()
+        pressing = pressing_ns is not None and pressing_ns <= now_ns
+        if may_begin(travelling=travelling, pressing=pressing, let_through=went > 0):
             self._next_round(order, now_ns, went)
 
     def _next_round(self, order: _Order, now_ns: int, checkpoints: int) -> None:
@@ -272,6 +277,8 @@ class ManagedMoves:
         account.round_is_over(now_ns)
         order.asked.progress = account.key_groups, account.key_groups + len(order.left)
         if order.left:
+            # Before anybody begins a checkpoint that is due.
+            self._go_on(order, now_ns)
             return
         self._order = None
         done = account.summary(now_ns, self.rates)

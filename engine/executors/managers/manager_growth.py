@@ -13,6 +13,7 @@ from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 
 
@@ -52,6 +53,7 @@ class ManagerGrowth:
         self._deployed.add(order.deployment, part)
         self._moves.add(order.deployment, part.moves, order.places, hosted.members(tasks), links)
         self._grown[order.deployment] = hosted, growth
+        failpoint("growth.built")
 
     def join(self, deployment: int) -> None:
         """Let producers that are here send to the new instances, and say so; one that is taken down has none."""

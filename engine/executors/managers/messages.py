@@ -234,6 +234,8 @@ class Readings(Message, frozen=True):
     errors: bytes = b""
     sic: bytes = b""
     checks: CheckTimes = NO_CHECKS
+    reuse: bytes = b""
+    group_rows: bytes = b""
 
 
 class Status(Message, frozen=True):

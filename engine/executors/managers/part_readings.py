@@ -1,6 +1,14 @@
 """The readings and the status of one task manager as messages, and back."""
 
-from penstock.engine.control.part_reading import ERRORS, SIC, PartReading, decode_table, encode_table, read_part
+from penstock.engine.control.part_reading import (
+    COUNTS,
+    ERRORS,
+    SIC,
+    PartReading,
+    decode_table,
+    encode_table,
+    read_part,
+)
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.hosted_instances import HostedInstances
 from penstock.engine.executors.managers import messages as ms
@@ -27,6 +35,8 @@ def read_all(probe: Probe, hosted: HostedInstances | None, parts: DeployedParts,
         encode_table(part.errors) if len(part.errors) else b"",
         encode_table(part.sic) if len(part.sic) else b"",
         parts.sic.checks,
+        encode_table(part.reuse) if len(part.reuse) else b"",
+        encode_table(part.group_rows) if len(part.group_rows) else b"",
     )
 
 
@@ -39,7 +49,11 @@ def part_of(readings: ms.Readings) -> PartReading | None:
     )
     errors = decode_table(readings.errors) if readings.errors else ERRORS.empty_table()
     sic = decode_table(readings.sic) if readings.sic else SIC.empty_table()
-    return PartReading(readings.machine.time_ns, instances, sent, received, partitions, errors, sic, readings.checks)
+    reuse, group_rows = (
+        decode_table(data) if data else COUNTS.empty_table() for data in (readings.reuse, readings.group_rows)
+    )
+    tables = (instances, sent, received, partitions, errors, sic)
+    return PartReading(readings.machine.time_ns, *tables, readings.checks, reuse, group_rows)
 
 
 def keep_of(readings: ms.Readings) -> KeepRates | None:

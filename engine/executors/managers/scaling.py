@@ -29,7 +29,8 @@ def levers_of(
     def change_memory(graph: ExecutionGraph, budgets: Mapping[str, int]) -> MemorySummary:
         return context.memory.change(graph, plan.loop, budgets, paged=True)
 
-    sizes = ScaleActuator(context.rescales, context.managers, cores, change_memory, context.cores)
+    hand_out = (context.moves, context.routes)
+    sizes = ScaleActuator(context.rescales, context.managers, cores, change_memory, hand_out, context.cores)
     quota = _quota(plan, context, options.control, keeper)
     return Levers(context.limits, context.memory, sizes, MoveActuator(context.moves), quota)
 

@@ -52,8 +52,8 @@ class Faults:
         return self.crash or self.delay or self.cut or self.disk
 
 
-HEAD_POINTS = ("checkpoint.", "job.sink.adopting", "job.sinks_adopted", "move.round.")
-"""Beginnings of the names of failpoints at which a head is killed between a cut and its commit, or in a move."""
+HEAD_POINTS = ("checkpoint.", "job.sink.adopting", "job.sinks_adopted", "move.round.", "growth.")
+"""Beginnings of the names of failpoints at which a head is killed: between a cut and its commit, or in a change."""
 
 _IDLE = 0.15
 """How much less likely a crash is as long as no checkpoint was published since the last one."""

@@ -8,11 +8,21 @@ import pytest
 
 from penstock.benchmarks.papers.real.joined_windows import joined
 from penstock.benchmarks.papers.real.seen import ACTIONS
-from penstock.benchmarks.papers.real.steady import CONTROL, is_calm, recorded, show, steady_case
+from penstock.benchmarks.papers.real.steady import (
+    CONTROL,
+    acting_case,
+    actions,
+    is_calm,
+    plan_of,
+    recorded,
+    show,
+    steady_case,
+)
 from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Seen, lines, looks, ticks_of
 from penstock.engine.control.policies import POLICIES
 from penstock.model.plan import Cause, NoChange, RescalePlan, ShedPlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.action_log import ActionLog
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
 SECONDS = 600
@@ -76,7 +86,7 @@ def test_policies_leave_a_steady_job_alone_and_act_on_one_that_is_not() -> None:
 
 
 def test_every_policy_has_a_line() -> None:
-    found = lines([second(number) for number in range(1, 200)], CONTROL)
+    found = lines([second(number) for number in range(1, 200)], CONTROL, plan_of(steady_case(60.0)))
     assert [line.policy for line in found] == sorted(POLICIES)
     # One that looks every quarter of an hour has not looked.
     assert {line.policy: line.looks for line in found}["autoscaler"] == 0
@@ -87,7 +97,9 @@ def test_what_changes_something_is_an_action_and_blindness_is_none() -> None:
     blind = NoChange("not measured: lag", cause=Cause.NOT_MEASURED)
     size = RescalePlan("", tasks=(TaskSize(0, 2),))
     seen = {name: Seen(0.0, 1.0, each) for name, each in (("whole", whole), ("less", less), ("blind", blind))}
-    assert not seen["whole"].is_action and seen["less"].is_action and Seen(0.0, 1.0, size).is_action
+    assert not seen["whole"].is_action and not seen["less"].is_action and Seen(0.0, 1.0, size).is_action
+    # What a policy wants to keep is set once rows wait.
+    assert Seen(0.0, 1.0, less, (0.5,)).is_action and not Seen(0.0, 1.0, less, (1.0,)).is_action
     assert not seen["blind"].is_measured and not seen["blind"].is_action and seen["whole"].is_measured
     assert not Seen(WARM_UP_S - 1, WARM_UP_S + 1, size).is_warm
 
@@ -100,12 +112,40 @@ def test_a_run_is_calm_if_every_policy_saw_it_and_wanted_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_job_is_recorded_and_decided_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    short = replace(steady_case(8.0), first={}, calibration_rows=100)
+    short = steady_case(8.0)
     run = recorded(short, tmp_path / "steady")
     ticks = ticks_of(run.folder / ACTIONS)
     assert len(ticks) >= 8
-    found = lines(ticks, CONTROL)
+    found = lines(ticks, CONTROL, plan_of(short))
     assert [line.policy for line in found] == sorted(POLICIES)
     show(run, found)
     assert "placement" in capsys.readouterr().out
     assert run.capacity > 0
+
+
+def test_what_an_acting_policy_begins_once_the_job_is_warm_is_counted(tmp_path: Path) -> None:
+    class Ran:
+        folder = tmp_path
+
+    (tmp_path / "job").mkdir()
+    with ActionLog(tmp_path / ACTIONS, durable=False) as log:
+        for time_s, outcome, detail in (
+            (WARM_UP_S / 2, "begun", {}),
+            (WARM_UP_S + 10, "recommended", {}),
+            (WARM_UP_S + 20, "begun", {"expected": "more"}),
+            (WARM_UP_S + 25, "applied", {"sources": {"lines": 1.0}}),
+            (WARM_UP_S + 30, "applied", {"sources": {"lines": 0.5}}),
+        ):
+            snapshot = replace(second(int(time_s)), time_s=time_s)
+            log.snapshot(snapshot)
+            log.result(snapshot, "ds2", outcome, detail)
+    done = actions(Ran())  # type: ignore[arg-type]
+    assert [line.partition(" s ")[0] for line in done] == ["at 80", "at 90"]
+    assert "more" in done[0] and "0.5" in done[1]
+
+
+def test_cases_say_who_acts() -> None:
+    sizing, shedding = acting_case(600.0, "ds2"), acting_case(600.0, "qod")
+    assert (sizing.control["scale"], sizing.control["mode"]) == ("ds2", "act")
+    assert (shedding.control["shed"], "scale" in shedding.control) == ("qod", False)
+    assert sizing.loads == steady_case(600.0).loads and not sizing.is_watched

@@ -48,9 +48,9 @@ def share_of_the_first(job: MeteredJob, handle: Handle, rows: int) -> float:
     return got[0] / sum(got)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=("embedded", "processes"))
-def test_instances_get_their_shares_and_results_are_the_same(tmp_path: Path, way: Mapping[str, Any]) -> None:
-    job = MeteredJob(tmp_path)
+def change_shares(folder: Path, way: Mapping[str, Any]) -> None:
+    """Change the shares of a job as it runs, and hold what instances get, and its output, against what they are to."""
+    job = MeteredJob(folder)
     job.give(0)
     handle = start(job, way)
     assert share_of_the_first(job, handle, 500) == pytest.approx(0.5, abs=0.2)
@@ -69,6 +69,11 @@ def test_instances_get_their_shares_and_results_are_the_same(tmp_path: Path, way
     job.check()
     with pytest.raises(ps.OptionError, match="job 'routed' is over"):
         running(handle).route("spread", [1, 1])
+
+
+@pytest.mark.parametrize("way", WAYS, ids=("embedded", "processes"))
+def test_instances_get_their_shares_and_results_are_the_same(tmp_path: Path, way: Mapping[str, Any]) -> None:
+    change_shares(tmp_path, way)
 
 
 def test_they_hold_when_a_task_manager_is_lost(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def one_query(minimum: float = 0.1) -> ExecutionGraph:
 class SimulatedStream:
     """``fixed``: the share of the loop's time that goes anyway; ``row_s``: time a kept row takes; ``sink_rate``: rows/s
     that the sink takes, while the loop waits or, if it ``blocks``, within its steps; it may change with the time since
-    the begin, in seconds. ``noise``: of readings, relative.
+    the begin, in seconds. ``lost``: the share of its time that it cannot use; ``steps``: those a second, however many
+    rows there are, of ``step_s`` each. ``noise``: of readings, relative.
     """
 
     row_s: float
@@ -54,6 +55,9 @@ class SimulatedStream:
     sink_rate: float | Callable[[float], float] = np.inf
     blocks: bool = False
     minimum: float = 0.1
+    lost: float = 0.0
+    steps: float = 0.0
+    step_s: float = 0.0
     noise: float = 0.0
     seed: int = 0
     guards: bool = True
@@ -99,13 +103,14 @@ class SimulatedStream:
             passed_s = self.time_s - BEGIN_S
             sink_rate = self.sink_rate(passed_s) if callable(self.sink_rate) else self.sink_rate
             row_s = self.row_s + (1.0 / sink_rate if self.blocks else 0.0)
-            room = (1.0 - self.fixed) * STEP_S / row_s
+            anyway = self.fixed + self.steps * self.step_s
+            room = (1.0 - self.lost - anyway) * STEP_S / row_s
             if not self.blocks:
                 room = min(room, sink_rate * STEP_S)
             taken = min(self.lag, room / keep)
             self.read += taken
             kept += taken * keep
-            worked = min(1.0, self.fixed + taken * keep * row_s / STEP_S)
+            worked = min(1.0, anyway + taken * keep * row_s / STEP_S)
             busy += worked * STEP_S
             self.time_s += STEP_S
             if self.guards and self.cycles:
@@ -144,6 +149,7 @@ class SimulatedStream:
                 cpu_ns=[busy_s * 1e9],
                 age_s=[1e3],
                 queue_rows=[0.0],
+                steps=[self.steps * window_s] if self.steps else None,
             ),
             inputs=InputColumns([], [], offered=[]),
             partitions=PartitionColumns([0], [appended], [consumed], end_offset=[self.offered], position=[self.read]),

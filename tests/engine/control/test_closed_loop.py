@@ -56,6 +56,28 @@ def test_a_slow_sink_ends_in_a_steady_rate(row_s: float, overload: float, blocks
         assert set(keeps) == {1.0} and stream.lag > 0
 
 
+@pytest.mark.parametrize("overload", [1.4, 1.8, 3.0])
+@pytest.mark.parametrize(("lost", "steps"), [(0.08, 0.0), (0.0, 90.0), (0.05, 60.0)])
+def test_a_loop_that_cannot_use_all_of_its_time_keeps_what_waits_within_its_bound(
+    overload: float, lost: float, steps: float
+) -> None:
+    """The controller alone, as the guard would hide it: it looks around between steps, and these take a millisecond."""
+    stream = SimulatedStream(1e-3, 0.05, lost=lost, steps=steps, step_s=1e-3, noise=0.01, guards=False)
+    capacity = (0.95 - lost - steps * 1e-3) / 1e-3
+    rate = overload * capacity
+    for _ in range(8):
+        stream.cycle(rate)
+    lags = []
+    for _ in range(20):
+        stream.cycle(rate)
+        lags.append(stream.lag / rate)
+    assert max(lags) <= 1.0, lags
+    assert stream.keep == pytest.approx(1.0 / overload, abs=0.04)
+    for _ in range(4):
+        stream.cycle(0.6 * capacity)
+    assert stream.keep == 1.0
+
+
 def test_below_capacity_nothing_is_ever_shed() -> None:
     stream = SimulatedStream(1e-3, noise=0.01)
     assert {stream.cycle(900.0) for _ in range(120)} == {1.0}

@@ -30,14 +30,14 @@ MACHINE = MachineColumns(("here",), np.array([1.0]))
 ACTIVITIES = ("busy_ns", "remote_wait_ns", "core_wait_ns", "input_wait_ns", "output_wait_ns")
 
 
-def make(folder: Path, parallelism: int = 2) -> EmbeddedJob:
+def make(folder: Path, parallelism: int = 2, options: LoopOptions = OPTIONS) -> EmbeddedJob:
     """Three tasks: a source, a map behind a rebalance, and a keyed count with its sink."""
     job = Job()
     table = pa.table({"key": np.arange(ROWS) % 1000, "value": np.arange(ROWS)})
     sink = MemorySink()
     rows = read_memory(table, job=job).rebalance().map_batches(lambda batch: batch).filter(col("value") % 2 == 0)
     rows.key_by("key").agg(rows=count()).write(sink, mode="changelog").with_min_accuracy(0.7).with_priority(5)
-    return EmbeddedJob(JobPlan("test", job.plan(parallelism), OPTIONS, folder), clock=CLOCK)
+    return EmbeddedJob(JobPlan("test", job.plan(parallelism), options, folder), clock=CLOCK)
 
 
 def ran(folder: Path) -> tuple[EmbeddedJob, list[Reading]]:

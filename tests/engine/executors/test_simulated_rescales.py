@@ -1,6 +1,7 @@
 """The parallelism of operators changes at random while a simulated job runs, and it puts out what it does undisturbed.
 
-``PENSTOCK_RESCALE_SEEDS`` sets how many seeds each pipeline gets in the long suite; it is 500 before a version.
+The long suite tries 10,000 seeds over all pipelines, by workers and by task managers; ``PENSTOCK_RESCALE_SEEDS`` sets
+how many it tries of each.
 """
 
 import os
@@ -20,7 +21,8 @@ from penstock.engine.transport.halves import SendingHalf
 from penstock.state.checkpoints.manifest import InstanceEntry
 from tests.engine.executors.test_simulated_moves import MOVING
 
-SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_RESCALE_SEEDS", "30")))
+EACH = 10_000 // (2 * len(MOVING)) + 1
+SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_RESCALE_SEEDS", str(EACH))))
 FEW = (3, 4, 9)
 """Seeds in which instances come and go while a job runs."""
 

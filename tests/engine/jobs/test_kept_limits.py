@@ -43,6 +43,25 @@ def test_a_later_run_has_the_limits_of_the_one_before(tmp_path: Path) -> None:
     assert run_of(files, []).wanted == NO_LIMITS and not (tmp_path / LIMITS).exists()
 
 
+def test_what_was_changed_before_the_first_checkpoint_outlives_a_head(tmp_path: Path) -> None:
+    files, noted = LocalFiles(tmp_path), list[tuple[Limits, str | None]]()
+    first = run_of(files, [], anew=True)
+    first.noted = lambda limits, started: noted.append((limits, started))
+    first.change(HALF)
+    assert noted == [(HALF, "off")]
+    # The head that follows hears of them before or after its controllers watch.
+    for watches_first in (True, False):
+        second, said = RunningLimits(), list[str]()
+        if watches_first:
+            second.watch(lambda wanted: check_limits(one_query(), wanted), "off")
+        second.begin(*noted[-1])
+        second.keep(LimitsFile(files, allow), anew=True, warn=said.append)
+        if not watches_first:
+            second.watch(lambda wanted: check_limits(one_query(), wanted), "off")
+        assert second.wanted == HALF
+        assert run_of(files, []).wanted == HALF
+
+
 def test_what_was_changed_is_taken_back(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     run_of(files, [], anew=True).change(HALF)

@@ -1,5 +1,6 @@
 """The memory of operators as it is changed: what is refused, what holds for later runs, and how it adds up."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,20 @@ def test_a_file_is_what_was_written_or_refused(tmp_path: Path) -> None:
     LocalFiles(tmp_path).write(MEMORY, b"no JSON")
     with pytest.raises(CheckpointError, match=r"memory\.json beside the checkpoints cannot be read"):
         run_of(LocalFiles(tmp_path), [], "a")
+
+
+def test_what_was_changed_before_the_first_checkpoint_outlives_a_head(tmp_path: Path) -> None:
+    """A head that follows begins anew, as there is no checkpoint, and yet with what the one before was told."""
+    files, said, noted = LocalFiles(tmp_path), list[str](), list[Mapping[str, int | None]]()
+    first = run_of(files, said, "a", anew=True)
+    first.noted = noted.append
+    change(first, "a", a=8 * MB)
+    assert noted == [{"a": 8 * MB}]
+    second = RunningMemory()
+    second.begin(noted[-1])
+    second.keep(MemoryFile(files, allow), graph("a"), anew=True, warn=said.append)
+    assert second.wanted == {"a": 8 * MB}
+    # A run behind it finds it, too.
+    assert run_of(files, said, "a").wanted == {"a": 8 * MB}
+    # One that begins anew for itself does not.
+    assert run_of(files, said, "a", anew=True).wanted == {} and not (tmp_path / MEMORY).exists()

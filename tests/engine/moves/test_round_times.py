@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.checkpoint import events as ce
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
-from penstock.engine.checkpoint.states import TRAVELLING, CheckpointState
+from penstock.engine.checkpoint.states import TRAVELLING
 from penstock.engine.moves import move_events as me
 from penstock.engine.moves.move_coordinator import MoveCoordinator
 from penstock.engine.moves.round_times import may_begin
@@ -32,6 +32,7 @@ class Both:
         self.due_answers: deque[me.MoveEvent] = deque()
         self.begun_at_round: list[int] = []
         self.begun = self.committed = 0
+        self.begun_ns: list[int] = []
         self.checkpoint(ce.Started(0, 1, NAMES, frozenset({"source[0]"})))
 
     def checkpoint(self, event: ce.Event) -> None:
@@ -40,6 +41,7 @@ class Both:
                 case ce.InjectBarrier():
                     assert self.moves.moving is None
                     self.begun += 1
+                    self.begun_ns.append(self.now_ns)
                     self.answers += [ce.InstanceSnapshotted(name, 1, command.epoch) for name in sorted(NAMES)]
                 case ce.StartUpload():
                     self.answers.append(ce.UploadFinished(command.epoch))
@@ -52,9 +54,9 @@ class Both:
                 case _:
                     raise AssertionError(f"{command} was not to be expected")
 
-    def is_due(self) -> bool:
-        due_ns = self.checkpoints.due_ns()
-        return self.checkpoints.state is CheckpointState.READY and due_ns is not None and due_ns <= self.now_ns
+    def is_pressing(self) -> bool:
+        pressing_ns = self.checkpoints.pressing_ns()
+        return pressing_ns is not None and pressing_ns <= self.now_ns
 
     def move(self, event: me.MoveEvent) -> None:
         for command in self.moves.on(event):
@@ -65,17 +67,24 @@ class Both:
                     assert self.checkpoints.state not in TRAVELLING
                     said = command.reroute.move, "keyed", 0, 1
                     self.due_answers += [me.MarkersSent(said[0], 1), me.StateGiven(*said), me.StateInstalled(*said)]
+                case me.MoveDone():
+                    self.go_on()
 
     def look(self) -> None:
         """Let the job do what a turn of its head does, in the same order."""
         self.checkpoint(ce.Tick(self.now_ns))
-        if self.moves.moving is not None:
+        if self.moves.moving is None:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Begin the next round, if there is one and it may."""
+        if len(self.begun_at_round) == ROUNDS:
             return
         before = self.begun_at_round[-1] if self.begun_at_round else 0
-        due = self.is_due()
-        if may_begin(travelling=self.checkpoints.state in TRAVELLING, due=due, let_through=self.begun > before):
-            # One that was due when the round before ended has begun since.
-            assert not due or self.begun > before
+        pressing, travelling = self.is_pressing(), self.checkpoints.state in TRAVELLING
+        if may_begin(travelling=travelling, pressing=pressing, let_through=self.begun > before):
+            # One that was pressing when the round before ended has begun since.
+            assert not pressing or self.begun > before
             self.begun_at_round.append(self.begun)
             self.move(me.MoveWanted(TASK, ((len(self.begun_at_round) % 8, 0, 1),), ((TASK, "keyed"),)))
 
@@ -106,8 +115,33 @@ def test_a_checkpoint_goes_between_every_two_rounds_of_a_move_that_is_slower_tha
         if both.answers:
             both.checkpoint(both.answers.popleft())
         elif both.due_answers:
-            both.now_ns += 20_000_000
+            both.now_ns += 30_000_000
             both.move(both.due_answers.popleft())
         both.look()
     assert both.begun_at_round == list(range(ROUNDS))
     assert both.committed >= ROUNDS - 2
+
+
+def test_rounds_that_are_quick_put_a_checkpoint_off_by_an_interval_at_most() -> None:
+    interval_ms, round_ms = 50, 12
+    both = Both(interval_ms)
+    while len(both.begun_at_round) < ROUNDS or both.due_answers:
+        if both.answers:
+            both.checkpoint(both.answers.popleft())
+        elif both.due_answers:
+            both.now_ns += round_ms * 1_000_000 // 3
+            both.move(both.due_answers.popleft())
+        both.look()
+    # The first is due after an interval, and goes when it has been due for another.
+    assert 2 * interval_ms <= both.begun_ns[0] / 1e6 <= 2 * interval_ms + round_ms
+
+
+def test_a_savepoint_is_not_put_off() -> None:
+    both = Both(interval_ms=1_000)
+    both.look()
+    both.checkpoint(ce.Requested("soon", then_stop=False))
+    while both.due_answers:
+        both.move(both.due_answers.popleft())
+    assert both.is_pressing() and len(both.begun_at_round) == 1
+    both.look()
+    assert both.begun == 1

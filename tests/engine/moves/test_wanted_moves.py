@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import count
-from penstock.engine.moves.move_orders import MoveOrder
-from penstock.engine.moves.wanted_moves import MOST_GROUPS, ROUND_BYTES, round_groups, wanted_move
+from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
+from penstock.engine.moves.wanted_moves import MOST_GROUPS, ROUND_BYTES, round_groups, wanted_groups, wanted_move
 from penstock.engine.plan.planner import plan
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.model.errors import OptionError
@@ -83,3 +83,30 @@ def test_a_round_is_bounded_by_what_is_known(groups: int, state_bytes: int) -> N
     assert 1 <= now <= min(4 * groups, MOST_GROUPS)
     assert now == 1 or now * state_bytes <= ROUND_BYTES * groups
     assert round_groups(0, 0) >= 1
+
+
+def test_key_groups_go_where_it_is_said() -> None:
+    owners = owner_tables(GRAPH, 32, {})
+    table = owners[TASK.id]
+    order = GroupsOrder(GRAPH.name(TASK), ((0, 3), (9, 0), (31, int(table[31]))))
+    wanted = wanted_groups(GRAPH, owners, order)
+    # What is there stays.
+    assert wanted.groups == ((0, int(table[0]), 3), (9, int(table[9]), 0))
+    assert order.instance == f"3 key groups of {GRAPH.name(TASK)!r}" and order.manager == "its instances"
+
+
+@pytest.mark.parametrize(
+    ("task", "groups", "told"),
+    [
+        ("no such", ((0, 1),), "there is no task 'no such'"),
+        (None, ((32, 1),), "has key groups 0 to 31, and no 32"),
+        (None, ((0, 4),), "key group 0 cannot go from instance 0 to instance 4 of 4"),
+        (None, ((0, 0),), "no key group moves"),
+        (None, ((0, 1), (0, 2)), "key group 0 is not instance 0's, or moves twice"),
+        ("rows", ((0, 1),), "do not move: nothing in it has state that lies by key"),
+    ],
+)
+def test_key_groups_that_cannot_go_there_stay(task: str | None, groups: tuple[tuple[int, int], ...], told: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        wanted_groups(GRAPH, owner_tables(GRAPH, 32, {}), GroupsOrder(task or GRAPH.name(TASK), groups))
+    assert told in str(refused.value)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine.core.clock import ManualClock
 from penstock.engine.paging.write_behind import WriteBehind
 from penstock.model.errors import StateIoError
 from penstock.state.stores.page_store import Page, PageStore, PageStoreStatistics
@@ -101,6 +102,30 @@ def test_reads_of_other_pages_go_first_and_no_more_than_two_writes_wait() -> Non
     third.join(5)
     assert list(pages.scan(b"a", b"d")) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
     assert below.calls == ["put", "flush", "put", "delete", "put"]
+    pages.close()
+
+
+def test_a_write_that_waits_for_another_counts_as_stalled() -> None:
+    class Ticking(ManualClock):
+        def monotonic_ns(self) -> int:
+            self.advance_ns(1_000)
+            return super().monotonic_ns()
+
+    below = Slow()
+    pages = WriteBehind(below, Ticking())
+    pages.put_many([(b"a", b"1")])
+    pages.put_many([(b"b", b"2")])
+    pages.flush()
+    assert pages.stalled_ns() == 0
+    below.gate.clear()
+    pages.put_many([(b"a", b"1")])
+    pages.put_many([(b"b", b"2")])
+    third = threading.Thread(target=lambda: pages.put_many([(b"c", b"3")]))
+    third.start()
+    third.join(0.05)
+    below.gate.set()
+    third.join(5)
+    assert pages.stalled_ns() == 1_000
     pages.close()
 
 

@@ -8,6 +8,7 @@ import pytest
 from penstock.cluster.head_actor import FOLLOWED, HeadActor
 from penstock.cluster.head_notes import HeadNotes
 from penstock.cluster.job_order import HeadState
+from penstock.model.control import Limits, QueryLimit
 from tests.ray_cluster import GROUP, RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
@@ -38,3 +39,16 @@ def test_the_end_of_a_job_is_what_its_newest_head_says(on_ray: RayCluster, monke
     finally:
         notes.delete()
     assert notes.heads() == 0 and notes.end(2) is None
+
+
+def test_memory_and_limits_are_there_for_the_head_that_follows(on_ray: RayCluster) -> None:
+    notes = HeadNotes("shop", "fedcba9876543210")
+    try:
+        assert notes.memory() == {} and notes.limits() is None
+        limits = Limits("off", {"hot": QueryLimit(0.5, None)})
+        notes.keep_memory({"counts": 8 << 20, "totals": None})
+        notes.keep_limits(limits, "qod")
+        after = HeadNotes("shop", "fedcba9876543210")
+        assert after.memory() == {"counts": 8 << 20, "totals": None} and after.limits() == (limits, "qod")
+    finally:
+        notes.delete()
