@@ -45,7 +45,7 @@ from penstock.engine.executors.managers.partition_messages import (
     TakePartitions,
     ToSources,
 )
-from penstock.engine.executors.managers.plan_messages import ChangePlan, SetMemory, WarmedUp
+from penstock.engine.executors.managers.plan_messages import ChangePlan, SetCores, SetMemory, WarmedUp
 from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
@@ -60,7 +60,7 @@ __all__ += ["GivePartitions", "Grow", "HoldPartitions", "Holding", "JoinGrown", 
 __all__ += ["OfPartitions", "OutOfStep", "PartitionsGiven", "PartitionsHeld", "PartitionsStopped", "PartitionsTaken"]
 __all__ += ["Progress", "StopPartitions", "TakePartitions", "ToSources"]
 __all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "SetRoutes"]
-__all__ += ["Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
+__all__ += ["SetCores", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -284,6 +284,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
+    | SetCores
     | SetMemory
     | ToMovers
     | SetRoutes
