@@ -39,11 +39,15 @@ class Columns:
             if dtype is None:
                 lengths[name] = len(values)
                 continue
-            array = np.array(values, dtype)
+            if type(values) is np.ndarray and values.dtype == dtype and not values.flags.writeable:
+                # Of other columns, most likely: nothing is to be copied that nobody writes to.
+                array = values
+            else:
+                array = np.array(values, dtype)
+                array.flags.writeable = False
+                object.__setattr__(self, name, array)
             if array.ndim != 1:
                 raise ValueError(f"{type(self).__name__}.{name} is a column, so it has one dimension")
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
             lengths[name] = len(array)
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of {type(self).__name__} differ in length: {lengths}")

@@ -42,27 +42,34 @@ def level_buckets(snapshot: ClusterSnapshot, layer: Layer, bucket_rows: Ints, st
     if not total > 0:
         return no_moves
     load = load / total
-    state = (
-        np.zeros(len(bucket_rows)) if buckets.state_bytes is None else np.nan_to_num(buckets.state_bytes[bucket_rows])
-    )
     owner = np.searchsorted(layer.instances, buckets.instance[bucket_rows])
-    room = layer.capacity - np.bincount(owner, load, len(layer.instances))
+    count, moves = len(layer.instances), tuple[BucketMove, ...]()
+    shares = np.bincount(owner, load, count)
+    room = layer.capacity - shares
     # No other instance gives: one that takes has room for what it takes.
     handed_on = np.flatnonzero((room < 0)[owner])
-    handed_on = handed_on[np.lexsort((state[handed_on], -load[handed_on]))]
-    new_owner = _new_owners(load[handed_on].tolist(), owner[handed_on].tolist(), room.tolist())
-    owner[handed_on] = new_owner
-    old_owner = np.searchsorted(layer.instances, buckets.instance[bucket_rows[handed_on]])
-    moves = tuple(
-        BucketMove(layer.task, int(buckets.bucket[bucket_rows[handed_on[at]]]), int(snapshot.instances.number[taker]))
-        for at in np.flatnonzero(old_owner != new_owner).tolist()
-        for taker in [layer.instances[new_owner[at]]]
-    )
-    shares = np.bincount(owner, load, len(layer.instances))
+    if len(handed_on) and load[handed_on].min() <= room.max():
+        state = buckets.state_bytes
+        size = np.zeros(len(handed_on)) if state is None else np.nan_to_num(state[bucket_rows[handed_on]])
+        handed_on = handed_on[np.lexsort((size, -load[handed_on]))]
+        old_owner = owner[handed_on]
+        new_owner = np.array(_new_owners(load[handed_on].tolist(), old_owner.tolist(), room.tolist()))
+        owner[handed_on] = new_owner
+        shares = np.bincount(owner, load, count)
+        numbers = snapshot.instances.number[layer.instances].tolist()
+        moved = np.flatnonzero(old_owner != new_owner)
+        moves = tuple(
+            BucketMove(layer.task, bucket, numbers[taker])
+            for bucket, taker in zip(
+                buckets.bucket[bucket_rows[handed_on[moved]]].tolist(), new_owner[moved].tolist(), strict=True
+            )
+        )
     loaded = shares > 0
     carried = float((layer.capacity[loaded] / shares[loaded]).min())
-    hot = buckets.bucket[bucket_rows[load * steady > layer.capacity.max()]]
-    return BucketLevelling(moves, carried, tuple(hot.tolist()), float(load.max()))
+    heaviest, widest = float(load.max()), float(layer.capacity.max())
+    is_hot = heaviest * steady > widest
+    hot = tuple(buckets.bucket[bucket_rows[load * steady > widest]].tolist()) if is_hot else ()
+    return BucketLevelling(moves, carried, hot, heaviest)
 
 
 def _new_owners(load: list[float], owner: list[int], room: list[float]) -> list[int]:

@@ -84,13 +84,12 @@ class FlinkEr:
         limits = self._capacities(snapshot, memory)
         acted_s = {name: time_s for name, time_s in memory.acted_s if name in snapshot.applications.name}
         after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
-        needed, unmeasured = needs(snapshot, self.drain_s, self.action_s)
+        needed, steady, unmeasured = needs(snapshot, self.drain_s, self.action_s)
         if unmeasured:
             return not_measured(unmeasured), after
         lags = source_lags(snapshot)
         if lags is None:
             return not_measured("end offsets and positions of the sources' partitions"), after
-        steady, _ = needs(snapshot, np.inf, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
         plan, network = _Plan(snapshot, self, arriving_part), Network(snapshot, limits, needed)

@@ -6,12 +6,13 @@ is free is which instance of a task takes it, where the exchange leaves that ope
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.columns import Floats, Ints
-from penstock.scheduler.max_flow import FlowGraph, augment, cut_capacity, cut_edges, reachable
+from penstock.model.columns import Bools, Floats, Ints
+from penstock.scheduler.series_flow import SeriesFlow
 
 AMPLE = 100.0
 """More than so many needs nothing is asked to carry: capacities beyond are all alike, and none is infinite."""
@@ -20,12 +21,25 @@ ENOUGH = 1 - 1e-7
 """The share of the need that counts as all of it."""
 
 
+class LayerSums(NamedTuple):
+    """What a layer's instances are together, in shares of need.
+
+    ``whole`` is its capacity: of a free one the sum, else what its fullest instance allows, min_i c_i/share_i.
+    ``balanced``: the flow it could carry if shares followed capacities. ``flow``: the measured one; ``present``: as
+    much of it as each instance has capacity for, none having more than `AMPLE`.
+    """
+
+    whole: float
+    balanced: float
+    flow: float
+    present: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
     """A task's instances: their rows in the snapshot, capacity and measured flow in shares of the task's need.
 
     ``is_free``: rows may go to any instance; otherwise each keeps its share of them (keys, partitions of a source).
-    ``whole`` is the layer's capacity: of a free one the sum, else what its fullest instance allows, min_i c_i/share_i.
     ``follows``: every instance takes the rows of the same instance of that layer, by its place among the layers.
     """
 
@@ -34,23 +48,37 @@ class Layer:
     capacity: Floats
     flow: Floats
     is_free: bool
-    follows: int | None = None
-    whole: float = field(init=False)
+    follows: int | None
+    sums: LayerSums
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "whole", self._whole())
-
-    def _whole(self) -> float:
-        total = float(self.flow.sum())
-        if self.is_free or total <= 0:
-            return self.balanced
-        loaded = self.flow > 0
-        return float((self.capacity[loaded] * total / self.flow[loaded]).min())
+    @classmethod
+    def of(
+        cls, task: int, instances: Ints, capacity: Floats, flow: Floats, is_free: bool, follows: int | None = None
+    ) -> "Layer":
+        """Return a layer with its sums."""
+        (sums,) = sums_of(np.zeros(len(capacity), np.int32), capacity, flow, np.array([is_free]))
+        return cls(task, instances, capacity, flow, is_free, follows, sums)
 
     @property
-    def balanced(self) -> float:
-        """The flow it could carry if shares followed capacities."""
-        return float(self.capacity.sum())
+    def whole(self) -> float:
+        """Its capacity."""
+        return self.sums.whole
+
+
+def sums_of(group: Ints, capacity: Floats, flow: Floats, is_free: Bools) -> list[LayerSums]:
+    """Return the sums of groups of instances: ``is_free`` is by group, all else by instance.
+
+    Of a group without figures they are NaN.
+    """
+    groups = len(is_free)
+    balanced, total = np.bincount(group, capacity, groups), np.bincount(group, flow, groups)
+    present = np.bincount(group, np.minimum(flow, np.minimum(capacity, AMPLE)), groups)
+    fullest = np.full(groups, np.inf)
+    loaded = flow > 0
+    np.minimum.at(fullest, group[loaded], capacity[loaded] * total[group[loaded]] / flow[loaded])
+    whole = np.where(is_free | ~(total > 0), balanced, fullest)
+    columns = (whole.tolist(), balanced.tolist(), total.tolist(), present.tolist())
+    return [LayerSums(*sums) for sums in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,66 +105,96 @@ class Allocation:
 def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
     """Reallocate the load of an application whose layers stand in the order of the data (Flink-ER, Algorithm 2).
 
-    The present flow is augmented by shortest paths. If the need is not met then, the least cut names the bottleneck;
-    with that raised to the need, so does the next least cut, as long as f(X, Y) >= lambda c(X, Y) with the flow as
-    it is (eq 11). ``saturated`` is lambda, in [0.85, 1].
+    The present flow is augmented. If the need is not met then, the least cut names the bottleneck; with that raised to
+    the need, so does the next least cut, as long as f(X, Y) >= lambda c(X, Y) with the flow as it is (eq 11).
+    ``saturated`` is lambda, in [0.85, 1].
     """
-    graph, stages = as_graph(layers)
-    value = reached = augment(graph, 0, len(stages) + 1)
+    stages = in_stages(layers)
+    lanes = [_lanes(layers, stage) for stage in stages]
+    series = in_series(lanes)
+    began, value = series.value, series.augment()
+    reached, ends = value, dict[int, float]()
     bottlenecks: list[Bottleneck] = []
-    lanes: dict[int, Floats] = {}
     while reached < ENOUGH:
-        cut = [edge for edge in cut_edges(graph, reachable(graph, 0)) if edge]
+        cut = series.cut()
         if not cut:
             break
-        if value > 0 and value >= ENOUGH * saturated * (whole := cut_capacity(graph, cut)):
-            bottlenecks += [Bottleneck(place, whole) for edge in cut for place in _narrowest(layers, stages[edge - 1])]
-        for edge in cut:
-            lanes[edge] = graph.flow[edge]
-            graph.widen(edge, _raised(graph.capacity[edge]))
-        reached = augment(graph, 0, len(stages) + 1)
+        whole = series.capacity[cut]
+        if value > 0 and value >= ENOUGH * saturated * whole:
+            bottlenecks += [Bottleneck(place, whole) for place in _narrowest(layers, stages[cut - 1])]
+        ends[cut] = reached
+        series.capacity[cut] = 1.0
+        reached = series.augment()
     flows: list[Floats] = [layer.flow for layer in layers]
-    for edge, stage in enumerate(stages, 1):
+    for edge, (stage, stage_lanes) in enumerate(zip(stages, lanes, strict=True), 1):
+        carried = ends.get(edge, reached)
+        handed = stage_lanes.handed(began, carried)
         for place in stage:
-            flows[place] = _by_instance(layers[place], lanes.get(edge, graph.flow[edge]))
+            flows[place] = _by_instance(layers[place], handed, carried)
     return Allocation(min(value, 1.0), tuple(flows), tuple(bottlenecks))
 
 
-def as_graph(layers: Sequence[Layer]) -> tuple[FlowGraph, list[list[int]]]:
-    """Return the network as a graph that carries the present flow, and the places of the layers on its edges 1, 2, ...
-
-    It goes from the log, vertex 0, to the last vertex. Edge 0 is the source's, with the rate that is offered; behind
-    it a hub lies before and behind each exchange, and a bundle of lanes, an instance each, between them, which is its
-    vertex split in two. Layers that follow another lengthen its lanes; what is not free is one lane.
-    """
+def in_stages(layers: Sequence[Layer]) -> list[list[int]]:
+    """Return the places of the layers stage by stage; layers that follow another lengthen its lanes."""
     stages: list[list[int]] = []
-    stage_of: dict[int, int] = {}
+    stage_of: list[int] = []
     for place, layer in enumerate(layers):
         if layer.follows is None:
-            stage_of[place] = len(stages)
+            stage_of.append(len(stages))
             stages.append([place])
         else:
-            stage_of[place] = stage_of[layer.follows]
+            stage_of.append(stage_of[layer.follows])
             stages[stage_of[place]].append(place)
-    lanes = [_lanes(layers, stage) for stage in stages]
-    present = [np.minimum(flow, capacity) for capacity, flow in lanes]
-    carried = min((float(flow.sum()) for flow in present), default=0.0)
-    carried = min(carried, 1.0)
-    graph = FlowGraph(len(stages) + 2)
-    graph.add(0, 1, 1.0, carried)
-    for hub, ((capacity, _), flow) in enumerate(zip(lanes, present, strict=True), 1):
-        total = float(flow.sum())
-        graph.add(hub, hub + 1, capacity, flow * (carried / total) if total > 0 else 0.0)
-    return graph, stages
+    return stages
 
 
-def _lanes(layers: Sequence[Layer], stage: Sequence[int]) -> tuple[Floats, Floats]:
-    """Return capacities and present flows of a stage's lanes."""
+def in_series(lanes: Sequence["_Lanes"]) -> SeriesFlow:
+    """Return the network as edges in series that carry the present flow.
+
+    Edge 0 leads from the log, with the rate that is offered; behind it a hub lies before and behind each exchange, and
+    between them, as edges 1, 2, ..., a bundle of lanes, an instance each, which is its vertex split in two.
+    """
+    carried = min((each.present for each in lanes), default=0.0)
+    return SeriesFlow([1.0, *(each.whole for each in lanes)], min(carried, 1.0))
+
+
+class _Lanes(NamedTuple):
+    """The lanes of a stage: their capacity together, the flow that is there, and both by lane; None: it is one lane."""
+
+    whole: float
+    present: float
+    capacity: Floats | None = None
+    flow: Floats | None = None
+
+    def handed(self, began: float, carried: float) -> Floats | None:
+        """Return the flow in each lane once all of it was raised from one value to another.
+
+        It began in proportion to what was there; what came to it each lane took in proportion to its room.
+        """
+        if self.capacity is None or self.flow is None:
+            return None
+        before = self.flow * (began / self.present) if self.present > 0 else np.zeros(len(self.flow))
+        room = self.whole - began
+        if room <= 0:
+            return before
+        handed: Floats = before + (self.capacity - before) * min((carried - began) / room, 1.0)
+        return handed
+
+
+def _lanes(layers: Sequence[Layer], stage: Sequence[int]) -> _Lanes:
+    """Return the lanes of a stage; what is not free is one lane."""
     first = layers[stage[0]]
     if not first.is_free:
-        return np.array([min(first.whole, AMPLE)]), np.array([float(first.flow.sum())])
-    capacity = np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
-    return capacity, first.flow
+        return _Lanes(min(first.whole, AMPLE), min(first.sums.flow, first.whole, AMPLE))
+    if len(stage) == 1:
+        capacity = first.capacity
+        if not first.whole <= AMPLE:
+            capacity = np.minimum(capacity, AMPLE)
+        whole, present = float(capacity.sum()), first.sums.present
+    else:
+        capacity = np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
+        whole, present = float(capacity.sum()), float(np.minimum(first.flow, capacity).sum())
+    return _Lanes(whole, present, capacity, np.minimum(first.flow, capacity))
 
 
 def _narrowest(layers: Sequence[Layer], stage: Sequence[int]) -> list[int]:
@@ -147,15 +205,10 @@ def _narrowest(layers: Sequence[Layer], stage: Sequence[int]) -> list[int]:
     return [stage[number] for number in np.unique(at).tolist()]
 
 
-def _raised(capacity: Floats) -> Floats:
-    """Return capacities that carry the need."""
-    whole = float(capacity.sum())
-    return capacity / whole if whole > 0 else np.full(len(capacity), 1.0 / len(capacity))
-
-
-def _by_instance(layer: Layer, lanes: Floats) -> Floats:
-    """Return each instance's part of the flow in a stage's lanes; a layer that is not free keeps its shares."""
-    if layer.is_free:
+def _by_instance(layer: Layer, lanes: Floats | None, carried: float) -> Floats:
+    """Return each instance's part of what its stage carries; a layer that is not free keeps its shares."""
+    if lanes is not None and layer.is_free:
         return lanes
-    flow, total = float(lanes.sum()), float(layer.flow.sum())
-    return layer.flow * (flow / total) if total > 0 else layer.capacity * (flow / max(layer.balanced, 1e-300))
+    if layer.sums.flow > 0:
+        return layer.flow * (carried / layer.sums.flow)
+    return layer.capacity * (carried / max(layer.sums.balanced, 1e-300))

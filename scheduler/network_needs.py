@@ -4,35 +4,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.model.columns import Bools, Floats, Ints
+from penstock.model.columns import Floats, Ints
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import task_levels
-from penstock.scheduler.flow_network import Layer
+from penstock.scheduler.flow_network import Layer, LayerSums, sums_of
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.shed_rows import shed_below
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
 
-def needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, str]:
-    """Return the rate (rows/s) that must enter every task, and the name of a figure that is missing.
+def needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, Floats, str]:
+    """Return the rate (rows/s) that must enter every task, what of it arrives, and the name of a missing figure.
 
-    Of a source: the offered rate, plus the backlog and the input during an action, spread over ``drain_s``.
+    Of a source: the offered rate, plus the backlog and the input during an action, spread over ``drain_s``; the offered
+    rate is what arrives.
     """
-    rates = task_rates(snapshot)
-    targets = source_targets(snapshot)
-    backlog = _backlog(snapshot)
+    arriving = source_targets(snapshot)
+    ratios = output_ratios(snapshot, task_rates(snapshot).rate_in)
+    backlog, targets = _backlog(snapshot), arriving
     if backlog is not None:
         reader = snapshot.instances.task[snapshot.partitions.instance]
-        targets = targets * (1 + action_s / drain_s) + sum_by(reader, backlog, len(targets)) / drain_s
-    ratios = output_ratios(snapshot, rates.rate_in)
-    found = propagate(targets, ratios, snapshot.edges.producer, snapshot.edges.consumer)
+        targets = arriving * (1 + action_s / drain_s) + sum_by(reader, backlog, len(arriving)) / drain_s
+    producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
+    found, steady = (propagate(rates, ratios, producer, consumer) for rates in (targets, arriving))
     unknown = np.flatnonzero(np.isnan(found))
     if not len(unknown):
-        return found, ""
+        return found, steady, ""
     task = int(unknown[0])
     owner = snapshot.applications.name[snapshot.tasks.application[task]]
-    return found, f"what must enter task {snapshot.tasks.name[task]!r} of {owner!r}"
+    return found, steady, f"what must enter task {snapshot.tasks.name[task]!r} of {owner!r}"
 
 
 def _backlog(snapshot: ClusterSnapshot) -> Floats | None:
@@ -68,30 +69,46 @@ def slow_tasks(snapshot: ClusterSnapshot, latency_ms: float) -> Ints:
 
 
 class Network:
-    """Splits a snapshot into layers; sorted once, as there may be thousands of applications."""
+    """Splits a snapshot into layers; sorted and added up once, as there may be thousands of applications."""
 
     def __init__(self, snapshot: ClusterSnapshot, limits: Floats, needs: Floats) -> None:
-        """``limits``: rows/s that an instance can take; ``needs``: rows/s that must enter a task."""
+        """``limits``: rows/s that an instance can take; ``needs``: rows/s that must enter a task.
+
+        An instance without figures takes the mean of the others.
+        """
         instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
-        self._limits, self._needs, self._number = limits, needs, instances.number
-        self._flow = np.nan_to_num(or_nan(instances.records_in, len(limits))) / snapshot.window_s
+        self._number = instances.number
         self._instances = RowGroups(instances.task, tasks)
         self._below, self._above = RowGroups(edges.producer, tasks), RowGroups(edges.consumer, tasks)
         self._producer, self._consumer = edges.producer, edges.consumer
-        self._level, self._by_level = task_levels(tasks, edges.producer, edges.consumer)
+        level, self._by_level = task_levels(tasks, edges.producer, edges.consumer)
+        self._level: list[int] = level.tolist()
         has_input = np.bincount(edges.consumer, minlength=tasks) > 0
-        fixed = np.bincount(edges.consumer, ~edges.is_free, tasks)
-        self._is_free = (fixed == 0) & has_input
+        is_free = (np.bincount(edges.consumer, ~edges.is_free, tasks) == 0) & has_input
         forward = np.zeros(len(edges), np.bool_) if edges.is_forward is None else edges.is_forward
-        self._follows: Bools = (np.bincount(edges.consumer, ~forward, tasks) == 0) & has_input
+        follows = (np.bincount(edges.consumer, ~forward, tasks) == 0) & has_input
+        self._is_free: list[bool] = is_free.tolist()
+        self._follows: list[bool] = follows.tolist()
         self._reached: dict[int, Ints] = {}
+        # In shares of need, in the order of tasks: a layer is a slice of it.
+        order = self._instances.order
+        task, limits = instances.task[order], limits[order]
+        known = ~np.isnan(limits)
+        count = np.bincount(task, known, tasks)
+        self._is_layer: list[bool] = ((needs > 0) & (count > 0)).tolist()
+        flow = np.nan_to_num(or_nan(instances.records_in, len(limits)))[order] / snapshot.window_s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.bincount(task, np.where(known, limits, 0.0), tasks) / count
+            self._capacity = np.where(known, limits, mean[task]) / needs[task]
+            self._flow = flow / needs[task]
+            self._sums = sums_of(task, self._capacity, self._flow, is_free)
 
     def reached(self, source: int) -> Ints:
         """Return the tasks that a source's rows come to, itself the first, in the order of the data."""
         if source not in self._reached:
             found, ahead = {source}, [source]
             while ahead:
-                below = self._consumer[self._below.rows(ahead.pop())].tolist()
+                below: list[int] = self._consumer[self._below.rows(ahead.pop())].tolist()
                 ahead += [task for task in below if task not in found]
                 found.update(below)
             self._reached[source] = np.array(sorted(found, key=lambda task: (self._level[task], task)), np.int32)
@@ -110,21 +127,23 @@ class Network:
     def layers(self, tasks: Sequence[int], headroom: float = 1.0) -> list[Layer]:
         """Return tasks as layers, of which ``headroom`` needs are asked; they stand in the order of the data.
 
-        An instance without figures takes the mean of the others; a task without need, or figures, is left out.
+        A task without need, or figures, is left out.
         """
         layers: list[Layer] = []
         places: dict[int, int] = {}
         for task in tasks:
-            rows, need = self._instances.rows(task), self._needs[task] * headroom
-            limits = self._limits[rows]
-            finite = limits[~np.isnan(limits)]
-            if not (need > 0 and len(finite)):
+            if not self._is_layer[task]:
                 continue
-            most = np.where(np.isnan(limits), finite.mean(), limits) / need
+            own, sums = self._instances.within(task), self._sums[task]
+            capacity, flow = self._capacity[own], self._flow[own]
+            if headroom != 1.0:
+                capacity, flow, sums = capacity / headroom, flow / headroom, LayerSums(*(x / headroom for x in sums))
             follows = self._followed(task, layers, places)
-            is_free = follows is not None or bool(self._is_free[task])
+            if follows is not None:
+                sums = sums._replace(whole=sums.balanced)
+            is_free = follows is not None or self._is_free[task]
             places[task] = len(layers)
-            layers.append(Layer(task, rows, most, self._flow[rows] / need, is_free, follows))
+            layers.append(Layer(task, self._instances.order[own], capacity, flow, is_free, follows, sums))
         return layers
 
     def _followed(self, task: int, layers: Sequence[Layer], places: dict[int, int]) -> int | None:

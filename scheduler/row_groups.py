@@ -6,12 +6,16 @@ from penstock.model.columns import Ints
 
 
 class RowGroups:
-    """The rows of each group; ``group`` is by row."""
+    """The rows of each group; ``group`` is by row. ``order`` has all rows, those of a group together, ascending."""
 
     def __init__(self, group: Ints, groups: int) -> None:
-        self._order = np.argsort(group, kind="stable").astype(np.int32)
-        self._ends = np.searchsorted(group[self._order], np.arange(groups + 1)).tolist()
+        self.order = np.argsort(group, kind="stable").astype(np.int32)
+        self._ends: list[int] = np.searchsorted(group[self.order], np.arange(groups + 1)).tolist()
+
+    def within(self, group: int) -> slice:
+        """Return where in ``order`` the rows of a group are."""
+        return slice(self._ends[group], self._ends[group + 1])
 
     def rows(self, group: int) -> Ints:
         """Return the rows of a group, ascending."""
-        return self._order[self._ends[group] : self._ends[group + 1]]
+        return self.order[self._ends[group] : self._ends[group + 1]]

@@ -7,13 +7,13 @@ with steps of few rows, and takes three times as many in the same time. Recursiv
 again by a little with each reading, so that old readings fade.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
+from penstock.model.task_levels import Indexes
 
 FIXED_STD = 20.0
 """How far the fixed part is expected from 0, percent of a core, where steps are not counted."""
@@ -67,34 +67,70 @@ class CostFit:
         return self.fixed + self.of_steps(steps_per_s) + float(self.parts(rates).sum())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CostFits:
+    """Fits of as many segments, a row each; those that are not ``known`` have had no reading."""
+
+    unit: Floats
+    unit_steps: Floats
+    cost: NDArray[np.float64]
+    uncertainty: NDArray[np.float64]
+    known: Bools
+
+    @classmethod
+    def none(cls, count: int, segments: int) -> "CostFits":
+        """Return so many rows that have had no reading."""
+        width = segments + 2
+        ones = np.ones(count)
+        return cls(ones, ones, np.zeros((count, width)), np.zeros((count, width, width)), np.zeros(count, np.bool_))
+
+    def at(self, rows: Indexes) -> "CostFits":
+        """Return these rows; -1 is one that had no reading."""
+        if not len(self.known):
+            return CostFits.none(len(rows), self.cost.shape[1] - 2)
+        known = (rows >= 0) & self.known[rows]
+        return CostFits(self.unit[rows], self.unit_steps[rows], self.cost[rows], self.uncertainty[rows], known)
+
+    def with_rows(self, rows: Indexes, others: "CostFits") -> "CostFits":
+        """Return the fits with others in these rows."""
+        columns = [(getattr(self, each.name).copy(), getattr(others, each.name)) for each in fields(self)]
+        for mine, other in columns:
+            mine[rows] = other
+        return CostFits(*(mine for mine, _ in columns))
+
+    def row(self, row: int) -> CostFit:
+        """Return one that is known."""
+        return CostFit(float(self.unit[row]), float(self.unit_steps[row]), self.cost[row], self.uncertainty[row])
+
+
 def with_reading(fit: CostFit | None, rates: Floats, percent: float, steps_per_s: float = 0.0) -> CostFit | None:
     """Return the fit of one instance after a reading, as `with_readings` does."""
-    (after,) = with_readings([fit], rates[np.newaxis], np.array([percent]), np.array([steps_per_s]))
-    return after
+    before = CostFits.none(1, len(rates))
+    if fit is not None and len(fit.cost) == len(rates) + 2:
+        units = np.array([fit.unit]), np.array([fit.unit_steps])
+        before = CostFits(*units, fit.cost[np.newaxis], fit.uncertainty[np.newaxis], np.ones(1, np.bool_))
+    after = with_readings(before, rates[np.newaxis], np.array([percent]), np.array([steps_per_s]))
+    return fit if after is before else after.row(0)
 
 
-def with_readings(
-    fits: Sequence[CostFit | None], rates: Floats, percent: Floats, steps_per_s: Floats
-) -> Sequence[CostFit | None]:
+def with_readings(fits: CostFits, rates: Floats, percent: Floats, steps_per_s: Floats) -> CostFits:
     """Return fits after a reading of each: percent of a core at so many rows/s by segment, the first the source's own.
 
     ``steps_per_s``: 0 or NaN where steps are not counted. The first reading is taken as proportional, as in the paper,
     and rows cost alike in all segments; other rates tell what is fixed, what a step costs, and which segment costs
     what. A reading that is not finite or without rows is none.
     """
-    after = list(fits)
-    read = np.flatnonzero(np.isfinite(rates).all(1) & np.isfinite(percent) & (rates[:, 0] > 0) & (percent >= 0))
-    if not len(read):
-        return after
-    rates, percent = rates[read], percent[read]
-    steps = np.where(steps_per_s[read] > 0, steps_per_s[read], 0.0)
+    is_read = np.isfinite(rates).all(1) & np.isfinite(percent) & (rates[:, 0] > 0) & (percent >= 0)
+    if not is_read.any():
+        return fits
+    if not is_read.all():
+        read = np.flatnonzero(is_read)
+        return fits.with_rows(read, with_readings(fits.at(read), rates[read], percent[read], steps_per_s[read]))
+    steps = np.where(steps_per_s > 0, steps_per_s, 0.0)
     priors = _priors(steps > 0, rates.shape[1])
-    before = [_begun(fits[row], rates[at], percent[at], steps[at], priors[at]) for at, row in enumerate(read.tolist())]
-    unit, unit_steps = np.array([fit.unit for fit in before]), np.array([fit.unit_steps for fit in before])
-    # Quicker than stacking hundreds of small arrays.
-    cost = np.concatenate([fit.cost for fit in before]).reshape(len(before), -1)
-    uncertainty = np.concatenate([fit.uncertainty for fit in before]).reshape(len(before), *priors.shape[1:])
-    at = np.column_stack([np.ones(len(read)), steps / unit_steps, rates / unit[:, np.newaxis]])
+    before = _begun(fits, rates, percent, steps, priors)
+    at = np.column_stack([np.ones(len(rates)), steps / before.unit_steps, rates / before.unit[:, np.newaxis]])
+    cost, uncertainty = before.cost, before.uncertainty
     spread = np.einsum("nij,nj->ni", uncertainty, at)
     noise = _NOISE + _NOISE_SHARE * percent
     gain = spread / ((at * spread).sum(1) + noise**2)[:, np.newaxis]
@@ -104,9 +140,7 @@ def with_readings(
     scale = np.where((cost == 0.0).any(1) & (said > 0), percent / np.where(said > 0, said, 1.0), 1.0)
     cost = _with_most_fixed(cost * scale[:, np.newaxis], at)
     uncertainty = uncertainty - gain[:, :, np.newaxis] * spread[:, np.newaxis, :] + _DRIFT**2 * priors
-    for row, *values in zip(read.tolist(), unit.tolist(), unit_steps.tolist(), cost, uncertainty, strict=True):
-        after[row] = CostFit(*values)
-    return after
+    return CostFits(before.unit, before.unit_steps, cost, uncertainty, before.known)
 
 
 def _priors(has_steps: Bools, segments: int) -> NDArray[np.float64]:
@@ -118,13 +152,20 @@ def _priors(has_steps: Bools, segments: int) -> NDArray[np.float64]:
 
 
 def _begun(
-    fit: CostFit | None, rates: Floats, percent: float, steps_per_s: float, prior: NDArray[np.float64]
-) -> CostFit:
-    """Return a fit of so many segments, a first one if there is none."""
-    if fit is not None and len(fit.cost) == len(rates) + 2:
-        return fit
-    cost = np.array([0.0, 0.0] + [float(percent)] * len(rates))
-    return CostFit(float(rates.sum()), float(steps_per_s) or 1.0, cost, prior)
+    fits: CostFits, rates: Floats, percent: Floats, steps_per_s: Floats, priors: NDArray[np.float64]
+) -> CostFits:
+    """Return the fits, first ones where there was none."""
+    if fits.known.all():
+        return fits
+    known, first = fits.known[:, np.newaxis], np.repeat(percent[:, np.newaxis], rates.shape[1] + 2, axis=1)
+    first[:, :2] = 0.0
+    return CostFits(
+        np.where(fits.known, fits.unit, rates.sum(1)),
+        np.where(fits.known, fits.unit_steps, np.where(steps_per_s > 0, steps_per_s, 1.0)),
+        np.where(known, fits.cost, first),
+        np.where(known[:, :, np.newaxis], fits.uncertainty, priors),
+        np.ones(len(rates), np.bool_),
+    )
 
 
 def _with_most_fixed(cost: Floats, at: Floats) -> Floats:

@@ -41,7 +41,7 @@ class Stretch:
     start: int
     stop: int
     keep: float
-    branches: dict[str, float] = field(default_factory=dict)
+    branches: Mapping[str, float] = field(default_factory=dict)
     sic: bool = False
     dealing: Dealing | None = None
 
@@ -61,6 +61,8 @@ class PartitionLog:
         """Begin with none; ``strata`` are those by which steps are dealt, where they are."""
         self._source, self._partition, self._topic, self._strata = source, partition, topic, strata
         self._stretches: list[Stretch] = []
+        self._rates: _Rates | None = None
+        self._start = 0
         self._stop: int | None = None
 
     def add(
@@ -81,17 +83,31 @@ class PartitionLog:
             start = self._stop
         if stop <= start:
             return
+        rates = keep, branches, sic, since
+        if rates != self._rates:
+            self._end()
+            self._rates, self._start = (keep, dict(branches), sic, since), start
         self._stop = stop
-        dealing = None if since is None or self._strata is None else Dealing(self._strata, since)
-        added = Stretch(self._source, self._topic, self._partition, start, stop, keep, dict(branches), sic, dealing)
-        if self._stretches and added.continues(self._stretches[-1]):
-            added = replace(added, start=self._stretches.pop().start)
-        self._stretches.append(added)
 
     def take(self) -> list[Stretch]:
         """Return the stretches and forget them."""
+        self._end()
         taken, self._stretches = self._stretches, []
         return taken
+
+    def _end(self) -> None:
+        """Let the stretch end that was added to last, if there is one."""
+        if self._rates is None or self._stop is None:
+            return
+        keep, branches, sic, since = self._rates
+        dealing = None if since is None or self._strata is None else Dealing(self._strata, since)
+        place = self._source, self._topic, self._partition, self._start, self._stop
+        self._stretches.append(Stretch(*place, keep, branches, sic, dealing))
+        self._rates = None
+
+
+_Rates = tuple[float, Mapping[str, float], bool, int | None]
+"""What holds of all records of a stretch: the keep rate, those of branches, whether by SIC, where dealing began."""
 
 
 def merged(stretches: Iterable[Stretch]) -> list[Stretch]:

@@ -5,22 +5,36 @@ contracts part inside it each side can be shed by itself, so each is a task to t
 (`cost_fit`), its rows are those of the source and the rates in force. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
 
 from penstock.model.columns import Columns, Floats
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.cost_fit import CostFit, with_readings
+from penstock.model.task_levels import Indexes
+from penstock.shedding.cost_fit import CostFit, CostFits, with_readings
+from penstock.shedding.instance_identity import InstanceNames, names_of
 
 Rows = TypeVar("Rows", bound=Columns)
 
-InstanceName = tuple[str, int]
-"""A task and the number of the instance."""
 
-Fits = Mapping[InstanceName, CostFit]
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownFits:
+    """The fits of instances that have as many segments."""
+
+    who: InstanceNames
+    fits: CostFits
+
+    def of(self, who: InstanceNames) -> CostFits:
+        """Return the fits of these instances, in their order."""
+        return self.fits.at(who.places_in(self.who))
+
+
+Fits = Mapping[int, KnownFits]
+"""By the number of segments."""
 
 LEAST_STEPS_PER_S = 4.0
 """Steps a second of an instance whose rows wait for as long as they may: fewer would let them wait for longer."""
@@ -46,26 +60,20 @@ class Segment:
 def fitted(snapshot: ClusterSnapshot, segments: Sequence[Segment], before: Fits) -> Fits:
     """Return the fits after the window: of each running instance its time by the rows that it took, by segment."""
     instances = snapshot.instances
-    fits: dict[InstanceName, CostFit] = {}
+    fits: dict[int, KnownFits] = {}
     if instances.cpu_ns is None or instances.records_in is None:
         return fits
     percent = instances.cpu_ns / snapshot.window_s / 1e7
     rate = instances.records_in / snapshot.window_s
     steps = _steps_per_s(snapshot)
-    parted = {segment.task for segment in segments}
-    shares = {task: _rates(1.0, task, segments) for task in parted}
-    counts = np.array([len(shares[task]) if task in shares else 1 for task in range(len(snapshot.tasks))])
-    running = np.flatnonzero(instances.is_running)
-    for count in np.unique(counts[instances.task[running]]).tolist():
-        # Instances of as many segments are fitted at once.
-        rows = running[counts[instances.task[running]] == count]
-        numbers = instances.number[rows].tolist()
-        names = [(snapshot.tasks.name[task], n) for task, n in zip(instances.task[rows].tolist(), numbers, strict=True)]
+    shares = {task: _rates(1.0, task, segments) for task in {segment.task for segment in segments}}
+    for count, rows in _by_segments(snapshot, segments):
         rates = rate[rows, np.newaxis]
         if count > 1:
             rates = rates * np.stack([shares[task] for task in instances.task[rows].tolist()])
-        after = with_readings([before.get(name) for name in names], rates, percent[rows], steps[rows])
-        fits |= {name: fit for name, fit in zip(names, after, strict=True) if fit is not None}
+        who = names_of(snapshot, rows)
+        known = before[count].of(who) if count in before else CostFits.none(len(rows), count)
+        fits[count] = KnownFits(who, with_readings(known, rates, percent[rows], steps[rows]))
     return fits
 
 
@@ -79,39 +87,62 @@ def with_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment], fits: 
     if instances.cpu_ns is None or instances.records_in is None:
         return snapshot
     cpu_ns, window_s = instances.cpu_ns.copy(), snapshot.window_s
-    rows = np.flatnonzero(instances.is_running & np.isfinite(cpu_ns))
-    owners = zip(instances.task[rows].tolist(), instances.number[rows].tolist(), strict=True)
-    known = [fits.get((snapshot.tasks.name[task], number)) for task, number in owners]
-    rows, of_row = rows[[fit is not None for fit in known]], [fit for fit in known if fit is not None]
-    fixed = np.array([fit.cost[0] for fit in of_row], np.float64)
-    of_step = np.array([fit.cost[1] / fit.unit_steps for fit in of_row], np.float64)
-    of_steps = of_step * _steps_per_s(snapshot)[rows]
-    cpu_ns[rows] = np.maximum(cpu_ns[rows] - (fixed + of_steps) * window_s * 1e7, 0.0)
-    unused = np.maximum(of_steps - of_step * LEAST_STEPS_PER_S, 0.0)
-    idle = np.bincount(instances.machine[rows], unused, len(snapshot.machines))
+    steps = _steps_per_s(snapshot)
+    idle = np.zeros(len(snapshot.machines))
     by_segment: list[tuple[int, int, float, float, float]] = []
-    parted = {segment.task for segment in segments}
-    for row, fit in zip(rows.tolist(), of_row, strict=True):
-        task = int(instances.task[row])
-        if task not in parted:
+    for count, rows in _by_segments(snapshot, segments):
+        if count not in fits:
             continue
-        rates = _rates(float(instances.records_in[row]) / window_s, task, segments)
-        parts = fit.parts(rates)
-        whole = float(parts.sum())
-        scale = float(cpu_ns[row]) / whole if whole > 0 else 0.0
-        if whole > 0:
-            cpu_ns[row] = parts[0] * scale
-        own = [number for number, segment in enumerate(segments) if segment.task == task]
-        for place, number in enumerate(own, start=1):
-            above = segments[number].above
-            arrives = rates[0] if above < 0 else rates[1 + own.index(above)]
-            took = float(rates[place] * window_s)
-            by_segment.append((number, row, float(parts[place] * scale), took, float(arrives * window_s)))
+        known = fits[count].of(names_of(snapshot, rows))
+        places = np.flatnonzero(known.known & np.isfinite(cpu_ns[rows]))
+        own = rows[places]
+        of_step = known.cost[places, 1] / known.unit_steps[places]
+        of_steps = of_step * steps[own]
+        cpu_ns[own] = np.maximum(cpu_ns[own] - (known.cost[places, 0] + of_steps) * window_s * 1e7, 0.0)
+        unused = np.maximum(of_steps - of_step * LEAST_STEPS_PER_S, 0.0)
+        idle += np.bincount(instances.machine[own], unused, len(idle))
+        if count == 1:
+            continue
+        for place, row in zip(places.tolist(), own.tolist(), strict=True):
+            by_segment += _parted(snapshot, segments, known.row(place), row, cpu_ns)
     machines = snapshot.machines
     if machines.cpu_percent is not None:
         machines = replace(machines, cpu_percent=np.maximum(machines.cpu_percent - idle, 0.0))
     changed = replace(snapshot, instances=replace(instances, cpu_ns=cpu_ns), machines=machines)
-    return _appended(changed, segments, by_segment) if by_segment else changed
+    return _appended(changed, segments, sorted(by_segment, key=itemgetter(1))) if by_segment else changed
+
+
+def _parted(
+    snapshot: ClusterSnapshot, segments: Sequence[Segment], fit: CostFit, row: int, cpu_ns: Floats
+) -> Iterator[tuple[int, int, float, float, float]]:
+    """Leave an instance the time of its first segment; yield of each other its number, row, time, and rows in and out.
+
+    Rows are those that it took, and those that arrived before it.
+    """
+    instances, window_s = snapshot.instances, snapshot.window_s
+    assert instances.records_in is not None
+    task = int(instances.task[row])
+    rates = _rates(float(instances.records_in[row]) / window_s, task, segments)
+    parts = fit.parts(rates)
+    whole = float(parts.sum())
+    scale = float(cpu_ns[row]) / whole if whole > 0 else 0.0
+    if whole > 0:
+        cpu_ns[row] = parts[0] * scale
+    own = [number for number, segment in enumerate(segments) if segment.task == task]
+    for place, number in enumerate(own, start=1):
+        above = segments[number].above
+        arrives = rates[0] if above < 0 else rates[1 + own.index(above)]
+        yield number, row, float(parts[place] * scale), float(rates[place] * window_s), float(arrives * window_s)
+
+
+def _by_segments(snapshot: ClusterSnapshot, segments: Sequence[Segment]) -> Iterator[tuple[int, Indexes]]:
+    """Yield the running instances by how many segments they have, the source's own included."""
+    counts = np.ones(len(snapshot.tasks), np.int64)
+    np.add.at(counts, [segment.task for segment in segments], 1)
+    running = np.flatnonzero(snapshot.instances.is_running)
+    of_row = counts[snapshot.instances.task[running]]
+    for count in np.unique(of_row).tolist():
+        yield count, running[of_row == count]
 
 
 def _steps_per_s(snapshot: ClusterSnapshot) -> Floats:

@@ -8,6 +8,7 @@ empty.
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -167,9 +168,10 @@ class BoundAggregation:
         """
         weighted: Collection[int] = ()
         if self._weighted is not None and not rows.are_exact:
-            weighted = self._weighted.update(rows, values, where)
-        weights = NO_SIGNS if rows.weights is None else read_only(rows.weights)
-        add_counts(read_only(rows.slots), weights, self._table.array(ROWS))
+            weighted = self._weighted.update(rows, values, where, self._table.array(ROWS))
+        else:
+            weights = NO_SIGNS if rows.weights is None else read_only(rows.weights)
+            add_counts(read_only(rows.slots), weights, self._table.array(ROWS))
         for index, cells in self._owned:
             if index in weighted:
                 continue
@@ -234,16 +236,18 @@ class BoundAggregation:
             NumericOverflowError: a result does not fit its type.
             UserError: a user-defined aggregate raised.
         """
-        results = []
-        for index, cells in enumerate(self._cells):
-            if cells is None:
-                results.append(build(pa.int64(), np.maximum(self.row_counts(slots), 0)))
-            else:
-                with self._named(index):
-                    results.append(cells.result(slots))
+        values = [partial(self._exact, index, slots) for index in range(len(self._cells))]
         if self._weighted is None:
-            return results
-        return self._weighted.results(slots, results, self.row_counts, self._cells, self._named)
+            return [value() for value in values]
+        return self._weighted.results(slots, values, self.row_counts, self._cells, self._named)
+
+    def _exact(self, index: int, slots: Slots) -> pa.Array:
+        """Return the results of one aggregate from its exact part."""
+        cells = self._cells[index]
+        if cells is None:
+            return build(pa.int64(), np.maximum(self.row_counts(slots), 0))
+        with self._named(index):
+            return cells.result(slots)
 
     @contextmanager
     def _named(self, index: int) -> Iterator[None]:

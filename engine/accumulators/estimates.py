@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
@@ -14,16 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.clusters import keys_in, moments_of_keys
-from penstock.engine.accumulators.intervals import MIN_ROWS, Interval, Moments, binomial, central, interval
-from penstock.engine.accumulators.strata import limit_of, moments_of_draws, rows_drawn
+from penstock.engine.accumulators.group_moments import MOMENTS, BlockMoments
+from penstock.engine.accumulators.intervals import MIN_ROWS, Interval, binomial
 from penstock.engine.accumulators.typed_estimates import typed, typed_ends
 from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, FLAWED, HEADER, MISSING, Block, Sums
-from penstock.engine.kernels.accumulate_weighted import COUNT_WIDTH, VALUE_WIDTH
+from penstock.engine.kernels.interval_ends import accuracies
 from penstock.model.aggregates import AggregateCall
 from penstock.model.max_error import CONFIDENCE
-from penstock.shedding.key_sampling import BUCKETS
-from penstock.state.keys.arrays import Ints, Mask
+from penstock.state.keys.arrays import Ints, Mask, read_only
 
 Doubles = NDArray[np.float64]
 
@@ -55,6 +53,9 @@ class Sample(Enum):
 
 Exact = Callable[[], tuple[Doubles, Ints]]
 """Returns the sums (of counts: the counts) of the rows of keep 1, and how many these are, of the slots in question."""
+
+Values = Callable[[], pa.Array]
+"""Returns the values of one aggregate's exact part, of the slots in question."""
 
 Named = Callable[[int], AbstractContextManager[None]]
 """Adds to errors of what runs in it which aggregate it was for, by number."""
@@ -119,7 +120,7 @@ class Estimates:
 
     def results(
         self,
-        values: Sequence[pa.Array],
+        values: Sequence[Values],
         vectors: Doubles,
         row_counts: Ints,
         exacts: Sequence[Exact],
@@ -135,22 +136,21 @@ class Estimates:
         """
         sample = _Sample(vectors, row_counts, self.confidence)
         if not sample.shed.any() and not sample.flawed.any():
-            return self.exact(values, len(row_counts))
+            return self.exact([value() for value in values], len(row_counts))
         estimated: list[pa.Array] = []
         behind: list[pa.Array] = []
-        for index, (value, kind, function, block) in enumerate(
-            zip(values, self.types, self.functions, self.blocks, strict=True)
-        ):
+        for index, (kind, function, block) in enumerate(zip(self.types, self.functions, self.blocks, strict=True)):
             if block is None:
-                estimated.append(value)
+                estimated.append(values[index]())
                 continue
-            part = vectors[:, block.start : block.end]
-            moments = _MOMENTS[block.sums](part, *exacts[index]())
-            numbers, present = moments.values(function)
+            moments = MOMENTS[block.sums](vectors[:, block.start : block.end], *exacts[index]())
+            numbers, ends = sample.estimates(function, moments)
             with named(index):
-                shown = _instead(value, typed(numbers, kind, present & sample.shed), sample.shed)
+                shown = typed(numbers, kind, moments.present(function) & sample.shed)
+            if not sample.shed.all():
+                shown = _instead(values[index](), shown, sample.shed)
             estimated.append(shown)
-            behind += _ends(shown, sample.interval(function, numbers, moments), sample, kind)
+            behind += _ends(shown, ends, sample, kind)
         biased = sample.flawed | (sample.shed if self.has_raw else False)
         return [*estimated, *behind, pa.array(sample.accuracy()), pa.array(biased)]
 
@@ -163,9 +163,8 @@ class _Sample:
 
     def __init__(self, vectors: Doubles, row_counts: Ints, confidence: float) -> None:
         self._confidence = confidence
+        self._vectors, self._rows = vectors, row_counts
         self._n, self._weights, self._s = (vectors[:, ALL_ROWS.start + place] for place in range(3))
-        self._missing = vectors[:, MISSING]
-        self._rows = row_counts
         self.shed: Mask = self._n > 0
         self.flawed: Mask = vectors[:, FLAWED] > 0
 
@@ -174,19 +173,18 @@ class _Sample:
 
         It is rounded to `ACCURACY_DIGITS` digits behind the point: sums of weights are off in the last of a double.
         """
-        rows = np.maximum(self._rows, 1)
-        kept = np.where(self.shed, rows / (rows - self._n + np.where(self.shed, self._weights, self._n)), 1.0)
-        share = np.clip(kept * np.where(self.flawed, 1.0 - self._missing / rows, 1.0), 0.0, 1.0)
-        rounded: Doubles = np.round(share, ACCURACY_DIGITS)
-        return rounded
+        shares = np.empty(len(self._rows))
+        accuracies(read_only(self._rows), read_only(self._vectors), MISSING, 10.0**ACCURACY_DIGITS, shares)
+        return shares
 
-    def interval(self, function: str, value: Doubles, moments: "_BlockMoments") -> Interval:
-        """Return the interval of each group's value."""
+    def estimates(self, function: str, moments: BlockMoments) -> tuple[Doubles, Interval]:
+        """Return the estimate of each group's value, and its interval."""
+        values, ends = moments.estimates(function, self._confidence)
         if function != "count":
-            return interval(value, moments.effective_rows(), moments.deviations(function, value), self._confidence)
-        ends = interval(value, moments.effective_rows(), moments.of_rows(), self._confidence)
-        few = np.flatnonzero(self.shed & (moments.n < MIN_ROWS) & self._is_even() & moments.is_of_rows)
-        if few.size:
+            return values, ends
+        few = self.shed & (moments.n < MIN_ROWS)
+        if moments.is_of_rows and few.any():
+            few = np.flatnonzero(few & self._is_even())
             keep = np.clip(self._n[few] / self._weights[few], 1e-9, 1.0 - 1e-9)
             counted = np.rint(np.maximum(moments.n[few], 0)).astype(np.int64)
             exact = binomial(counted, keep, self._confidence)
@@ -194,7 +192,7 @@ class _Sample:
             ends.valid[few] = ends.certified[few] = True
         # Rows that were kept are there, whatever the sample says.
         np.maximum(ends.low, moments.n + moments.count, out=ends.low)
-        return ends
+        return values, ends
 
     def _is_even(self) -> Mask:
         """Return where all rows below keep 1 came at one keep rate."""
@@ -203,130 +201,15 @@ class _Sample:
         return even
 
 
-class _BlockMoments:
-    """One aggregate's moments and exact part, an entry a group."""
-
-    is_of_rows = True
-    """Whether rows were kept each by itself."""
-
-    def __init__(self, block: Doubles, total: Doubles, count: Ints) -> None:
-        self._block = block
-        self._total = total
-        self.count = count
-        self.n = block[:, 0]
-
-    def values(self, function: str) -> tuple[Doubles, Mask]:
-        """Return the estimates for all rows, and where there is one."""
-        rows = self.count + self._block[:, 1]
-        if function == "count":
-            return rows, np.ones(len(rows), np.bool_)
-        present = (self.count > 0) | (self.n > 0)
-        with np.errstate(all="ignore"):
-            total = self._total + self._block[:, 5]
-            return (total / rows if function == "mean" else total), present
-
-    def effective_rows(self) -> Doubles:
-        """Return how many rows of one weight would give as much variance: n at one keep rate, less at several."""
-        s, t = self._block[:, 2], self._block[:, 3]
-        with np.errstate(all="ignore"):
-            mean = t / s
-            return np.nan_to_num(s / (mean * (mean + 1.0)) * (1.0 + 1e-9))
-
-    def of_rows(self) -> Moments:
-        """Return the moments of the number of rows."""
-        s, t, f = (self._block[:, place] for place in (2, 3, 4))
-        return Moments(s, s, t, f)
-
-    def deviations(self, function: str, value: Doubles) -> Moments:
-        """Return the moments of the error of a sum or, linearised, of a mean."""
-        column = self._block.T
-        if function == "sum":
-            return Moments(column[9], column[12], column[13], column[15])
-        s = (column[2], column[6], column[9], column[12])
-        t = (column[3], column[7], column[10], column[13])
-        f = (column[4], column[8], column[11], column[14], column[15])
-        return central(s, t, f, value).about(self.count + self._block[:, 1])
-
-
-class _KeyMoments(_BlockMoments):
-    """The moments of an aggregate over rows that were kept by their keys, from sums by bucket of keys."""
-
-    is_of_rows = False
-
-    def effective_rows(self) -> Doubles:
-        """Return about how many keys there are."""
-        return keys_in(self._by_bucket(0))
-
-    def of_rows(self) -> Moments:
-        """Return the moments of the number of rows."""
-        return moments_of_keys(self._by_bucket(0), self._keep())
-
-    def deviations(self, function: str, value: Doubles) -> Moments:
-        """Return the moments of the error of a sum or, linearised, of a mean."""
-        if function == "sum":
-            return moments_of_keys(self._by_bucket(1), self._keep())
-        deviations = self._by_bucket(1) - np.nan_to_num(value)[:, None] * self._by_bucket(0)
-        return moments_of_keys(deviations, self._keep()).about(self.count + self._block[:, 1])
-
-    def _by_bucket(self, part: int) -> Doubles:
-        """Return the sums of rows (0) or values (1)."""
-        # Behind the moments stand those of rows, and those of values if there are values.
-        start = COUNT_WIDTH if self._block.shape[1] == COUNT_WIDTH + BUCKETS else VALUE_WIDTH
-        return self._block[:, start + part * BUCKETS : start + (part + 1) * BUCKETS]
-
-    def _keep(self) -> Doubles:
-        """Return the keep rate of the rows; of several rates, that of all rows together."""
-        with np.errstate(all="ignore"):
-            return np.clip(self.n / self._block[:, 1], 0.0, 1.0)
-
-
-class _StrataMoments(_BlockMoments):
-    """The moments of an aggregate over rows of strata, from sums by what their records drew.
-
-    Where these are not of all rows the moments are those of rows that were kept independently, which are greater.
-    """
-
-    def of_rows(self) -> Moments:
-        """Return the moments of the number of rows."""
-        return self._less(self._sums(0), super().of_rows())
-
-    def deviations(self, function: str, value: Doubles) -> Moments:
-        """Return the moments of the error of a sum or, linearised, of a mean."""
-        independent = super().deviations(function, value)
-        if function == "sum":
-            return self._less(self._sums(1), independent)
-        rows = self.count + self._block[:, 1]
-        with np.errstate(all="ignore"):
-            sums = (self._sums(1) - np.nan_to_num(value)[:, None] * self._sums(0)) / rows[:, None]
-        return self._less(sums, independent)
-
-    def _less(self, sums: Doubles, independent: Moments) -> Moments:
-        keep = np.clip(self.n / np.maximum(self._block[:, 1], 1.0), 0.0, 1.0)
-        drawn = np.abs(rows_drawn(self._sums(0)) - self.n) < 0.5
-        moments = moments_of_draws(sums, keep, limit_of(self._sums(0)))
-        # Sums that are equal by chance do not tell what was dropped at the edges of a window.
-        least = replace(moments, s2=np.maximum(moments.s2, independent.s2 / np.maximum(self.n, 1.0)))
-        return least.where(drawn, independent)
-
-    def _sums(self, part: int) -> Doubles:
-        """Return the sums of rows (0) or values (1)."""
-        width = Sums.OF_DRAWS.value
-        start = COUNT_WIDTH if self._block.shape[1] == COUNT_WIDTH + width else VALUE_WIDTH
-        return self._block[:, start + part * width : start + (part + 1) * width]
-
-
-_MOMENTS: dict[Sums, type[_BlockMoments]] = {
-    Sums.NONE: _BlockMoments,
-    Sums.OF_KEYS: _KeyMoments,
-    Sums.OF_DRAWS: _StrataMoments,
-}
-
-
 def _ends(shown: pa.Array, ends: Interval, sample: _Sample, kind: pa.DataType) -> list[pa.Array]:
     """Return low, high and certified: the value itself where nothing was shed, null where there is no interval."""
     ends = ends.where(sample.shed & ~sample.flawed)
+    low, high = typed_ends(ends.low, ends.high, kind, ends.valid, shown)
+    if sample.shed.all():
+        certified = pa.array(ends.certified) if ends.valid.all() else pa.array(ends.certified, mask=~ends.valid)
+        return [low, high, certified]
     exact = ~sample.shed & ~sample.flawed
-    low, high = (_instead(end, shown, exact) for end in typed_ends(ends.low, ends.high, kind, ends.valid, shown))
+    low, high = (_instead(end, shown, exact) for end in (low, high))
     return [low, high, pc.if_else(low.is_valid(), pa.array(ends.certified | exact), None)]
 
 

@@ -6,9 +6,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.arrays import build
+from penstock.engine.accumulators.arrays import build, integers
 from penstock.model.errors import NumericOverflowError
-from penstock.state.keys.arrays import Mask
+from penstock.state.keys.arrays import Ints, Mask
 
 Doubles = NDArray[np.float64]
 
@@ -42,25 +42,29 @@ def typed_ends(
     """
     if pt.is_float64(kind):
         return build(kind, low, valid), build(kind, high, valid)
-    if pt.is_decimal(kind):
-        most = _most(kind)
-        lows, highs = (_rounded(np.clip(end, -most, most), kind, valid) for end in (low, high))
-    else:
-        lows = _rounded(np.clip(np.ceil(low), _LEAST, _GREATEST), kind, valid)
-        highs = _rounded(np.clip(np.floor(high), _LEAST, _GREATEST), kind, valid)
-    known = pa.array(valid)
-    nothing = pa.scalar(None, kind)
+    if not pt.is_decimal(kind):
+        values = integers(shown)
+        lows = np.minimum(_whole(np.clip(np.ceil(low), _LEAST, _GREATEST), valid), values)
+        highs = np.maximum(_whole(np.clip(np.floor(high), _LEAST, _GREATEST), valid), values)
+        return build(kind, lows, valid), build(kind, highs, valid)
+    most = _most(kind)
+    lows, highs = (_rounded(np.clip(end, -most, most), kind, valid) for end in (low, high))
+    known, nothing = pa.array(valid), pa.scalar(None, kind)
     lows = pc.if_else(pc.greater(lows, shown), shown, lows)
     highs = pc.if_else(pc.less(highs, shown), shown, highs)
     return pc.if_else(known, lows, nothing), pc.if_else(known, highs, nothing)
 
 
 def _rounded(values: Doubles, kind: pa.DataType, valid: Mask) -> pa.Array:
+    if not pt.is_decimal(kind):
+        return build(kind, _whole(values, valid), valid)
     with np.errstate(invalid="ignore"):
         numbers = np.where(valid, values, 0.0)
-        if pt.is_decimal(kind):
-            return pc.if_else(pa.array(valid), pa.array(numbers).cast(kind), pa.scalar(None, kind))
-        return build(kind, np.rint(numbers).astype(np.int64), valid)
+    return pc.if_else(pa.array(valid), pa.array(numbers).cast(kind), pa.scalar(None, kind))
+
+
+def _whole(values: Doubles, valid: Mask) -> Ints:
+    return np.rint(np.where(valid, values, 0.0)).astype(np.int64)
 
 
 def _most(kind: pa.DataType) -> float:

@@ -13,20 +13,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import NO_SIGNS, Rows, doubles, integers, signs_of
+from penstock.engine.accumulators.batch_passes import BatchPasses, Pass, joined
 from penstock.engine.accumulators.cells import Cells
-from penstock.engine.accumulators.estimates import Estimates, Named
+from penstock.engine.accumulators.estimates import Estimates, Named, Values
 from penstock.engine.accumulators.strata import LEAST_STEPS, scale_of
 from penstock.engine.accumulators.weighted_blocks import ALL_ROWS, MISSING, Sums
-from penstock.engine.kernels.accumulate import Signs
+from penstock.engine.kernels.accumulate import Signs, add_counts
 from penstock.engine.kernels.accumulate_weighted import (
-    SCRATCH_WIDTH,
     add_accuracies,
-    add_grouped_rows,
-    add_grouped_values,
     add_to_buckets,
     add_vectors,
-    add_weighted_rows,
-    add_weighted_values,
     scan_vectors,
 )
 from penstock.model.keep_rates import STEPS, steps_of
@@ -36,15 +32,6 @@ from penstock.state.store import KeyedTable, Slots
 Doubles = NDArray[np.float64]
 
 _NO_DOUBLES: Doubles = read_only(np.zeros(0))
-
-Scratch = tuple[Doubles, Ints]
-"""Sums by slot of one batch, and the slots that it touched."""
-
-MOST_SCRATCH = 1 << 16
-"""Slots beyond which sums by slot would not stay in a cache."""
-
-LEAST_REPEATS = 4
-"""Rows of a batch for each slot from which on it pays to add them up by slot first."""
 
 WEIGHTED = "weighted"
 """The hidden column of vectors."""
@@ -58,11 +45,15 @@ class WeightedPart:
         self._cells = table.vectors(WEIGHTED)
         blocks = dict.fromkeys(block for block in estimates.blocks if block is not None and block != ALL_ROWS)
         self._blocks = {estimates.blocks.index(block): block for block in blocks}
-        self._scratch: Scratch | None = None
+        self._passes = BatchPasses()
         self._members = frozenset(index for index, block in enumerate(estimates.blocks) if block is not None)
 
-    def update(self, rows: Rows, values: Sequence[Sequence[pa.Array]], where: Sequence[Mask | None]) -> frozenset[int]:
+    def update(
+        self, rows: Rows, values: Sequence[Sequence[pa.Array]], where: Sequence[Mask | None], counts: Ints
+    ) -> frozenset[int]:
         """Fold rows in that were kept at a rate below 1 or are no exact results; see `BoundAggregation.update`.
+
+        All are added to the ``counts`` of rows by slot as well.
 
         Returns:
             The aggregates that have the rows now, and must not have them in their exact part as well.
@@ -76,33 +67,21 @@ class WeightedPart:
             missing, flaws = read_only(rows.quality.missing), read_only(rows.quality.flaws)
             add_accuracies(slots, signs, missing, flaws, MISSING, vectors)
         if rows.keep == 1.0:
+            add_counts(slots, signs, counts)
             return frozenset()
-        weight = 1.0 / rows.keep
-        scratch = self._scratch_for(len(vectors), len(slots))
-        _add_rows(slots, signs, weight, ALL_ROWS.start, scratch, vectors)
+        all_rows, others = Pass(signs, [ALL_ROWS.start], counts=counts), list[Pass]()
         for index, block in self._blocks.items():
-            signs = signs_of(rows, where[index], values[index])
-            numbers = _doubles(values[index][0]) if block.of_values else _NO_DOUBLES
-            if not block.of_values:
-                _add_rows(slots, signs, weight, block.start, scratch, vectors)
-            elif scratch is None:
-                add_weighted_values(slots, signs, numbers, weight, block.start, vectors)
-            else:
-                add_grouped_values(slots, signs, numbers, weight, block.start, *scratch, vectors)
+            masked = where[index] is not None or any(array.null_count for array in values[index])
+            counted = signs_of(rows, where[index], values[index]) if masked else signs
+            numbers = _doubles(values[index][0]) if block.of_values else None
+            others.append(Pass(counted, [block.start]) if numbers is None else Pass(counted, [], block.start, numbers))
             if block.sums is not Sums.NONE and rows.buckets is not None:
                 add = _add_to_keys if block.sums is Sums.OF_KEYS else _add_to_draws
-                add(slots, signs, _NO_DOUBLES, rows, block.rows, vectors)
-                if block.of_values:
-                    add(slots, signs, numbers, rows, block.values, vectors)
+                add(slots, counted, _NO_DOUBLES, rows, block.rows, vectors)
+                if numbers is not None:
+                    add(slots, counted, numbers, rows, block.values, vectors)
+        self._passes.fold(joined(all_rows, others), slots, 1.0 / rows.keep, vectors)
         return self._members
-
-    def _scratch_for(self, slots: int, rows: int) -> Scratch | None:
-        """Return room for sums by slot, None where rows are too few for these to be of use."""
-        if slots > MOST_SCRATCH or rows < LEAST_REPEATS * slots:
-            return None
-        if self._scratch is None or len(self._scratch[1]) < slots:
-            self._scratch = np.zeros((slots, SCRATCH_WIDTH)), np.empty(slots, np.int64)
-        return self._scratch
 
     def absorb(self, into: Slots, other: "WeightedPart", slots: Slots) -> None:
         """Add other's slots[i] to my into[i]."""
@@ -117,7 +96,7 @@ class WeightedPart:
     def results(
         self,
         slots: Slots,
-        values: Sequence[pa.Array],
+        values: Sequence[Values],
         count_rows: Callable[[Slots], Ints],
         cells: Sequence[Cells | None],
         named: Named,
@@ -125,26 +104,20 @@ class WeightedPart:
         """Return values for all rows of these slots, and the columns behind them.
 
         ``values`` and ``cells`` (None: the rows themselves) are those of the exact part, by aggregate; ``count_rows``
-        returns the kept rows of slots; ``named`` as in
-        `Estimates.results`.
+        returns the kept rows of slots; ``named`` as in `Estimates.results`.
 
         Raises:
             NumericOverflowError: a value does not fit its type.
         """
         if not self._cells.is_used:
-            return self._estimates.exact(values, len(slots))
+            return self._estimates.exact([value() for value in values], len(slots))
         vectors, row_counts = self._cells.rows()[slots], count_rows(slots)
         counts = np.maximum(row_counts - np.rint(vectors[:, ALL_ROWS.start]).astype(np.int64), 0)
         rows = counts.astype(np.float64), counts
-        exacts = [(lambda: rows) if item is None else partial(item.exact_part, slots) for item in cells]
+        # Where all rows of a group stand for others, nothing of any aggregate is exact.
+        apart = counts.any()
+        exacts = [partial(item.exact_part, slots) if apart and item is not None else (lambda: rows) for item in cells]
         return self._estimates.results(values, vectors, row_counts, exacts, named)
-
-
-def _add_rows(slots: Slots, signs: Signs, weight: float, start: int, scratch: Scratch | None, vectors: Doubles) -> None:
-    if scratch is None:
-        add_weighted_rows(slots, signs, weight, start, vectors)
-    else:
-        add_grouped_rows(slots, signs, weight, start, *scratch, vectors)
 
 
 def _add_to_keys(slots: Slots, signs: Signs, values: Doubles, rows: Rows, start: int, vectors: Doubles) -> None:

@@ -53,12 +53,19 @@ class CounterWindow:
         after = self.after.logs
         if self.before is None:
             return np.full(len(after.name), np.nan)
-        before = self.before.logs
+        earlier = np.append(counts(self.before.logs), np.nan)[self._earlier_partitions]
+        return _forwards((counts(after) - earlier) * self._scale[after.instance])
+
+    @cached_property
+    def _earlier_partitions(self) -> Numbers:
+        """Return the row that each partition had in the reading before, -1 of those that were not in it."""
+        assert self.before is not None
+        before, after = self.before.logs, self.after.logs
+        if before.name == after.name and np.array_equal(before.instance, after.instance):
+            return np.arange(len(after.name))
         rows = {key: row for row, key in enumerate(zip(before.instance.tolist(), before.name, strict=True))}
         keys = zip(after.instance.tolist(), after.name, strict=True)
-        then = np.array([rows.get(key, -1) for key in keys], np.int64)
-        earlier = np.append(counts(before), np.nan)[then]
-        return _forwards((counts(after) - earlier) * self._scale[after.instance])
+        return np.array([rows.get(key, -1) for key in keys], np.int64)
 
     def cpu_ns(self) -> Floats:
         """Return the CPU of each instance: that of its steps, and its share of what its process took beside them.

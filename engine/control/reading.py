@@ -43,6 +43,9 @@ HERE = "here"
 _REMEMBERED = 4
 """Readings that are asked for again: the ends of a tick's window, and those of a cycle's."""
 
+Known = tuple[Mapping[str, PartReading], "Reading"]
+"""Parts, and the reading that they make."""
+
 _ACTIVITIES = tuple(f"{activity.value}_ns" for activity in Activity)
 
 
@@ -70,9 +73,10 @@ class Reading:
     ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns``,
     ``stalled_ns`` and ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered``
     to each consumer instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole
-    process, by place, where all of it is the job's. ``reuse`` is how far back state was used, ``group_rows`` how many
-    rows came to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state,
-    NaN without a bound.
+    process, by place, where all of it is the job's. ``calls`` has three columns: calls to the outside that are over,
+    how long they took, and how many failed. ``reuse`` is how far back state was used, ``group_rows`` how many rows came
+    to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without
+    a bound.
     """
 
     layout: "TaskLayout" = field(repr=False)
@@ -96,6 +100,7 @@ class Reading:
     key_groups: Numbers
     state_budget: Floats
     logs: LogReadings
+    calls: Floats
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
     reuse: TaskCounts = NO_COUNTS
     group_rows: TaskCounts = NO_COUNTS
@@ -200,49 +205,46 @@ class ReadingMerger:
         self.names = tuple(name for task in graph.tasks for name in graph.instances(task))
         """The names of instances, in task order."""
         self._options, self._memory = options, memory
-        self._merged: deque[tuple[Mapping[str, PartReading], Reading]] = deque(maxlen=_REMEMBERED)
+        self._merged: deque[Known] = deque(maxlen=_REMEMBERED)
+        self._budgets: tuple[Mapping[str, int | None], tuple[Numbers, Floats]] | None = None
 
     def merge(
-        self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float] | None = None
+        self,
+        time_ns: int,
+        parts: Mapping[str, PartReading],
+        process_cpu_ns: Mapping[str, float] | None = None,
+        known: Known | None = None,
     ) -> Reading:
         """Return the counters of a job of its parts, by place; what was read nowhere is NaN.
 
-        ``time_ns`` is since the job started.
+        ``time_ns`` is since the job started; ``known`` may be what was returned for the same parts.
         """
-        for known, reading in self._merged:
-            if known.keys() == parts.keys() and all(known[place] is part for place, part in parts.items()):
+        for before, reading in (*self._merged, *(() if known is None else (known,))):
+            if before.keys() == parts.keys() and all(before[place] is part for place, part in parts.items()):
                 return replace(reading, time_ns=time_ns, process_cpu_ns=process_cpu_ns or {})
-        mine = {place: self._of_plan(part) for place, part in parts.items()}
-        reading = self._read(time_ns, mine, process_cpu_ns or {})
+        reading = self._read(time_ns, parts, process_cpu_ns or {})
         self._merged.append((dict(parts), reading))
         return reading
 
-    def _of_plan(self, part: PartReading) -> PartReading:
-        """Return a part without instances that the plan does not have: they have left, and others went on."""
-        layout = self._layout
-        return replace(
-            part,
-            instances=_below(part.instances, "task", layout.parallelism),
-            sent=_below(part.sent, "edge", layout.producers),
-            received=_below(part.received, "edge", layout.consumers),
-            partitions=_below(part.partitions, "task", layout.parallelism),
-        )
+    def _budgets_now(self) -> tuple[Numbers, Floats]:
+        """Return the key groups of each task, and the budget of state of each instance, worked out once a change."""
+        wanted = {} if self._memory is None else dict(self._memory.wanted)
+        if self._budgets is None or self._budgets[0] != wanted:
+            self._budgets = wanted, _budgets(self._layout.graph, self._options, wanted)
+        return self._budgets[1]
 
     def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
         layout, edges = self._layout, self._layout.edges
-        figure = _Scattered(layout, parts)
-        read_ns = np.full(layout.count, NAN)
-        places = [""] * layout.count
-        for place, part in parts.items():
-            own = figure.rows(part.instances)
-            read_ns[own] = part.time_ns
-            for row in own.tolist():
-                places[row] = place
+        each = list(parts.values())
+        figure = _Scattered(layout, each)
+        read_ns, places = np.full(layout.count, NAN), np.full(layout.count, "", object)
+        read_ns[figure.of_rows] = np.array([part.time_ns for part in each], np.float64)[figure.part]
+        places[figure.of_rows] = np.array([*parts], object)[figure.part]
         queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
         counts = layout.parallelism
         consumers = [layout.row[edge.consumer] for edge in edges]
-        received = _ByEdge(layout.consumers, [part.received for part in parts.values()])
-        sent = _ByEdge(layout.producers, [part.sent for part in parts.values()])
+        received = _ByEdge(layout.consumers, [part.received for part in each])
+        sent = _ByEdge(layout.producers, [part.sent for part in each])
         waits = received("waiting")
         for consumer, waiting in zip(consumers, waits, strict=True):
             queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
@@ -251,7 +253,7 @@ class ReadingMerger:
             layout,
             time_ns,
             read_ns,
-            tuple(places),
+            tuple(places.tolist()),
             figure("is_running") == 1,
             figure("records_in"),
             np.stack([figure(name) for name in _ACTIVITIES], axis=1),
@@ -266,40 +268,55 @@ class ReadingMerger:
             figure("state_bytes"),
             tuple(sent("rows")),
             offered,
-            *_budgets(layout.graph, self._options, {} if self._memory is None else self._memory.wanted),
-            _logs(figure, parts),
+            *self._budgets_now(),
+            _logs(figure, each),
+            np.stack([figure(name) for name in ("calls", "call_ns", "call_errors")], axis=1),
             process_cpu_ns,
             read_counts([*parts], [part.reuse for part in parts.values()]),
             read_counts([*parts], [part.group_rows for part in parts.values()]),
         )
 
 
-def _below(table: pa.Table, kind: str, counts: Numbers) -> pa.Table:
-    """Return the rows of instances whose numbers are below the count of their kind."""
+def _of_plan(table: pa.Table, kind: str, counts: Numbers) -> tuple[pa.Table, Bools | None]:
+    """Return the rows of instances whose numbers are below the count of their kind, and which these are, None: all.
+
+    Others have left, and their part has not heard of it.
+    """
     kept = integers(table, "number") < counts[integers(table, kind)]
-    return table if kept.all() else table.filter(pa.array(kept))
+    return (table, None) if kept.all() else (table.filter(pa.array(kept)), kept)
 
 
 class _Scattered:
-    """Columns of the tables of parts, each figure in the row of its instance; NaN where there is none."""
+    """Columns of the tables of parts, each figure in the row of its instance; NaN where there is none.
 
-    def __init__(self, layout: TaskLayout, parts: Mapping[str, PartReading]) -> None:
+    ``of_rows`` has the row of each instance that was read, ``part`` the number of the part that it is in.
+    """
+
+    def __init__(self, layout: TaskLayout, parts: Sequence[PartReading]) -> None:
         self._layout = layout
-        self._table = pa.concat_tables([INSTANCES.empty_table(), *(part.instances for part in parts.values())])
-        self._rows = self.rows(self._table)
+        table = pa.concat_tables([INSTANCES.empty_table(), *(part.instances for part in parts)])
+        self._table, kept = _of_plan(table, "task", layout.parallelism)
+        part = np.repeat(np.arange(len(parts)), [len(part.instances) for part in parts])
+        self.part = part if kept is None else part[kept]
+        self.of_rows = self.rows(self._table)
 
     def rows(self, instances: pa.Table) -> Numbers:
         """Return the rows of the instances in a table."""
         return self._layout.first[integers(instances, "task")] + integers(instances, "number")
 
+    def logs(self, parts: Sequence[PartReading]) -> pa.Table:
+        """Return what is known of the partitions of sources."""
+        table = pa.concat_tables([PARTITIONS.empty_table(), *(part.partitions for part in parts)])
+        return _of_plan(table, "task", self._layout.parallelism)[0]
+
     def __call__(self, name: str) -> Floats:
         values = np.full(self._layout.count, NAN)
-        values[self._rows] = figures(self._table, name)
+        values[self.of_rows] = figures(self._table, name)
         return values
 
 
-def _logs(figure: _Scattered, parts: Mapping[str, PartReading]) -> LogReadings:
-    table = pa.concat_tables([PARTITIONS.empty_table(), *(part.partitions for part in parts.values())])
+def _logs(figure: _Scattered, parts: Sequence[PartReading]) -> LogReadings:
+    table = figure.logs(parts)
     return LogReadings(
         figure.rows(table),
         tuple(table.column("name").to_pylist()),
@@ -314,7 +331,7 @@ class _ByEdge:
         """``counts``: instances at that end of each edge."""
         self._counts = counts
         self._starts = np.cumsum(self._counts) - self._counts
-        self._table = pa.concat_tables(tables) if tables else None
+        self._table = _of_plan(pa.concat_tables(tables), "edge", counts)[0] if tables and len(counts) else None
 
     def __call__(self, column: str) -> Sequence[Floats]:
         values = np.full(int(self._counts.sum()), NAN)

@@ -1,6 +1,6 @@
 """The last readings of each task manager, as a head keeps them, and the snapshot of the job that they make."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -9,7 +9,7 @@ import numpy as np
 from penstock.engine.control.cluster_snapshot import NO_OWNERS, cluster_snapshot
 from penstock.engine.control.machine_load import MachineReading, MachineWindow, by_host, machine_columns
 from penstock.engine.control.part_reading import PartReading
-from penstock.engine.control.reading import ReadingMerger
+from penstock.engine.control.reading import Known, Reading, ReadingMerger
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
@@ -44,8 +44,11 @@ class ReadingBook:
         self._job, self._merger = job, merger
         self._began_ns = self._last_ns = now_ns
         self._numbers = count(1) if numbers is None else numbers
+        self._known: Known | None = None
         self._before: dict[str, _Heard] = {}
         self._after: dict[str, _Heard] = {}
+        self.windows: Mapping[str, MachineWindow] = {}
+        """What the process of each task manager has used in the window of the last snapshot, where that is known."""
 
     def hear(self, name: str, machine: MachineReading, part: PartReading | None, now_ns: int) -> None:
         """Take in what a task manager says."""
@@ -81,11 +84,7 @@ class ReadingBook:
         elsewhere = [place for place in dict.fromkeys([caller, *places.values()]) if place not in names]
         blank = MachineColumns((*names, *elsewhere), np.zeros(len(names) + len(elsewhere)))
         before, after = (
-            self._merger.merge(
-                time_ns - self._began_ns,
-                {name: heard.part for name, heard in heards.items() if name in fresh and heard.part is not None},
-                {name: float(heard.machine.cpu_ns) for name, heard in heards.items() if name != caller},
-            )
+            self._merged(heards, time_ns, fresh, caller)
             for heards, time_ns in ((self._before, before_ns), (self._after, now_ns))
         )
         here = [places.get(name, "") for name in self._merger.names]
@@ -95,8 +94,17 @@ class ReadingBook:
             for name in fresh
             if (window := MachineWindow.between(_machine(self._before.get(name)), self._after[name].machine))
         }
+        self.windows = {name: window for name, window in windows.items() if name in names}
         machines = machine_columns(names, elsewhere, windows, _cpu_percent(snapshot), silent_s)
         return replace(snapshot, machines=machines)
+
+    def _merged(self, heards: Mapping[str, _Heard], time_ns: int, fresh: Collection[str], caller: str) -> Reading:
+        """Return the reading that was made of what was heard; what ends a window begins the next one."""
+        parts = {name: heard.part for name, heard in heards.items() if name in fresh and heard.part is not None}
+        cpu_ns = {name: float(heard.machine.cpu_ns) for name, heard in heards.items() if name != caller}
+        reading = self._merger.merge(time_ns - self._began_ns, parts, cpu_ns, self._known)
+        self._known = parts, reading
+        return reading
 
 
 def _machine(heard: _Heard | None) -> MachineReading | None:

@@ -18,8 +18,6 @@ Buckets = NDArray[np.uint8]
 
 COUNT_WIDTH = 5
 VALUE_WIDTH = 16
-SCRATCH_WIDTH = 6
-"""Whether a slot was touched, n, and the sums of x to x^4."""
 
 
 @jit
@@ -113,94 +111,3 @@ def scan_vectors(slots: Ints, places: Ints, vectors: Doubles) -> None:
         if places[i]:
             for k in range(vectors.shape[1]):
                 vectors[slots[i], k] += vectors[slots[i - 1], k]
-
-
-@jit
-def add_grouped_rows(
-    slots: Ints, signs: Signs, weight: float, start: int, scratch: Doubles, touched: Ints, vectors: Doubles
-) -> None:
-    """Add rows to their groups' vectors, as `add_weighted_rows` does; quicker where groups have many of them.
-
-    ``scratch`` has a row of `SCRATCH_WIDTH` zeros for each slot, ``touched`` room for as many slots; both are left so.
-    """
-    plain = signs.shape[0] == 0
-    count = 0
-    for i in range(slots.shape[0]):
-        sign = 1.0 if plain else np.float64(signs[i])
-        slot = slots[i]
-        if slot >= 0 and sign != 0.0:
-            sums = scratch[slot]
-            if sums[0] == 0.0:
-                sums[0] = 1.0
-                touched[count] = slot
-                count += 1
-            sums[1] += sign
-    s = weight * weight - weight
-    t = weight * (weight - 1.0) ** 2
-    f = t * (weight - 1.0)
-    for k in range(count):
-        vector, sums = vectors[touched[k]], scratch[touched[k]]
-        n = sums[1]
-        vector[start] += n
-        vector[start + 1] += weight * n
-        vector[start + 2] += s * n
-        vector[start + 3] += t * n
-        vector[start + 4] += f * n
-        sums[0] = sums[1] = 0.0
-
-
-@jit
-def add_grouped_values(
-    slots: Ints,
-    signs: Signs,
-    values: Doubles,
-    weight: float,
-    start: int,
-    scratch: Doubles,
-    touched: Ints,
-    vectors: Doubles,
-) -> None:
-    """Add values to their groups' vectors, as `add_weighted_values` does; quicker where groups have many of them.
-
-    All rows have one weight, so powers are added up by group first. ``scratch`` and ``touched`` as for rows.
-    """
-    plain = signs.shape[0] == 0
-    count = 0
-    for i in range(slots.shape[0]):
-        sign = 1.0 if plain else np.float64(signs[i])
-        slot = slots[i]
-        if slot >= 0 and sign != 0.0:
-            sums = scratch[slot]
-            if sums[0] == 0.0:
-                sums[0] = 1.0
-                touched[count] = slot
-                count += 1
-            x = values[i]
-            first = sign * x
-            second = first * x
-            third = second * x
-            sums[1] += sign
-            sums[2] += first
-            sums[3] += second
-            sums[4] += third
-            sums[5] += third * x
-    s = weight * weight - weight
-    t = weight * (weight - 1.0) ** 2
-    f = t * (weight - 1.0)
-    for k in range(count):
-        vector, sums = vectors[touched[k]], scratch[touched[k]]
-        vector[start] += sums[1]
-        vector[start + 1] += weight * sums[1]
-        vector[start + 2] += s * sums[1]
-        vector[start + 3] += t * sums[1]
-        vector[start + 4] += f * sums[1]
-        vector[start + 5] += weight * sums[2]
-        for power in range(3):
-            value = sums[2 + power]
-            at = start + 6 + 3 * power
-            vector[at] += s * value
-            vector[at + 1] += t * value
-            vector[at + 2] += f * value
-        vector[start + 15] += f * sums[5]
-        for place in range(6):
-            sums[place] = 0.0

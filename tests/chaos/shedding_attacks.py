@@ -7,7 +7,7 @@ kills, and by ``make chaos`` with many.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,15 +27,15 @@ from penstock.chaos.head_trials import chaos_of
 from penstock.engine.checkpoint.kept_files import KEPT, read_kept_files
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.executors.simulation.kept_rows import logged_steps
 from penstock.model.job_graph import SinkSpec
 from penstock.model.keep_rates import STEPS
 from penstock.shedding.kept_log import Stretch, decode_kept_log
-from penstock.shedding.offset_sampling import sample_steps
 from penstock.state.checkpoints.manifest import LAST_EPOCH
 from penstock.state.files.local_files import LocalFiles
 from tests.chaos.fork_server import ForkServer
 from tests.chaos.kafka_outputs import KEEP, PARTITIONS, committed_messages, committed_rows
-from tests.chaos.shedding_pipeline import MINIMUM, WINDOW_MS, build
+from tests.chaos.shedding_pipeline import MINIMUM, WINDOW_MS, build, strata_of
 
 PIPELINE = Path(__file__).with_name("shedding_pipeline.py")
 INTERVAL = "50ms"
@@ -67,7 +67,7 @@ class Orders:
 
 
 def make_orders(broker: str, count: int) -> Orders:
-    """Write ``count`` messages for each partition of a new topic."""
+    """Write ``count`` messages for each partition of a new topic, whose keys are their shops."""
     topic = f"orders-{token_hex(4)}"
     create_topic(KafkaSettings(broker), topic, PARTITIONS, KEEP)
     # In the order of their times, also where the broker has to be asked again.
@@ -76,7 +76,7 @@ def make_orders(broker: str, count: int) -> Orders:
     for place in range(count):
         for part in range(PARTITIONS):
             value = b'{"shop":%d,"paid":%.3f}' % (_shop(place, part), _paid(place, part))
-            producer.produce(topic, value, partition=part, timestamp=BEGIN_MS + place)
+            producer.produce(topic, value, _key(_shop(place, part)), partition=part, timestamp=BEGIN_MS + place)
     assert producer.flush(60) == 0
     places, parts = np.divmod(np.arange(count * PARTITIONS), PARTITIONS)
     return Orders(
@@ -96,6 +96,10 @@ def make_orders(broker: str, count: int) -> Orders:
 
 def _shop(place: Any, part: Any) -> Any:
     return (place * 7 + part * 5) % SHOPS
+
+
+def _key(shop: int) -> bytes:
+    return b"%d" % shop
 
 
 def _paid(place: Any, part: Any) -> Any:
@@ -124,9 +128,11 @@ def kept_rows(orders: Orders, folder: Path, summary: Mapping[str, Any]) -> Mappi
 
 def _answers(orders: Orders, log: Sequence[Stretch], seed: int) -> dict[str, pa.Table]:
     steps = np.empty(orders.table.num_rows, np.uint8)
-    parts, places = (orders.table.column(name).to_numpy() for name in ("part", "place"))
+    parts, shops = (orders.table.column(name).to_numpy() for name in ("part", "shop"))
     for part in range(PARTITIONS):
-        steps[parts == part] = sample_steps(seed, f"{orders.topic}/{part}", places[parts == part])
+        mine = [item for item in log if item.partition == part]
+        keys = [_key(shop) for shop in shops[parts == part].tolist()]
+        steps[parts == part], _ = logged_steps(seed, f"{orders.topic}/{part}", mine, len(keys), keys)
     schema = pa.schema([("part", pa.int64()), ("start", pa.int64()), ("stop", pa.int64()), ("keep", pa.float64())])
     for query in MINIMUM:
         schema = schema.append(pa.field(query, pa.float64()))
@@ -216,17 +222,34 @@ class SheddingAttacker:
         """Every life of the job comes from ``start``."""
         self._folder, self._start, self._orders = folder, start, orders
 
-    def moments(self, kills: int, seed: int, **options: Any) -> ChaosReport:
-        """R11: the command or, on an executor that has them, task managers die at seeded moments."""
+    def moments(
+        self,
+        kills: int,
+        seed: int,
+        *,
+        way: str = "sheds",
+        look: Callable[[Path, Sequence[str]], None] = lambda folder, arguments: None,
+        **options: Any,
+    ) -> ChaosReport:
+        """R11: the command or, on an executor that has them, task managers die at seeded moments.
+
+        ``way``: see `shedding_pipeline`. ``look`` is called with the folder of each run that has ended, and what names
+        its outputs, while these are there.
+        """
         orders, outputs = self._orders, QueryTopics(self._orders.broker)
+
+        def expected(folder: Path, summary: Mapping[str, Any]) -> Mapping[str, Rows]:
+            look(folder, outputs.arguments(folder))
+            return kept_rows(orders, folder, summary)
+
         chosen = replace(
             ChaosOptions(kills, seed, **options),
             checkpoint_interval=INTERVAL,
             parallelism=RESCALED,
-            arguments=(orders.broker, orders.topic, "sheds"),
+            arguments=(orders.broker, orders.topic, way),
             batch_rows=BATCH_ROWS,
         )
-        job = build(orders.broker, orders.topic, list(MINIMUM))
+        job = build(orders.broker, orders.topic, list(MINIMUM), strata_of(way))
         try:
             return chaos_of(chosen, job.graph)(
                 PIPELINE,
@@ -235,7 +258,7 @@ class SheddingAttacker:
                 self._folder / f"kills-{seed}",
                 self._start,
                 outputs=outputs,
-                expected=lambda folder, summary: kept_rows(orders, folder, summary),
+                expected=expected,
             ).run()
         finally:
             outputs.close()

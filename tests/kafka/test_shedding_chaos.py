@@ -41,6 +41,11 @@ def test_r11_what_is_committed_is_what_the_log_says_was_kept(orders: Orders, tmp
         check(SheddingAttacker(tmp_path, start, orders).moments(2, seed=1), 2)
 
 
+def test_r11_what_was_dealt_out_by_strata_is_what_the_log_says(orders: Orders, tmp_path: Path) -> None:
+    with shedding_lives(orders) as start:
+        check(SheddingAttacker(tmp_path, start, orders).moments(3, seed=4, way="deals"), 3)
+
+
 @pytest.mark.long("100 kills; test_r11_what_is_committed_is_what_the_log_says_was_kept has two")
 def test_r11_100_kills_of_the_command(many_orders: Orders, tmp_path: Path) -> None:
     with shedding_lives(many_orders) as start:
@@ -52,3 +57,9 @@ def test_r11_100_kills_of_task_managers(many_orders: Orders, tmp_path: Path) -> 
     with shedding_lives(many_orders) as start:
         attacker = SheddingAttacker(tmp_path, start, many_orders)
         check(attacker.moments(100, seed=3, executor="processes", task_managers=2), 100)
+
+
+@pytest.mark.long("50 kills; test_r11_what_was_dealt_out_by_strata_is_what_the_log_says has three")
+def test_r11_50_kills_while_strata_are_shed(many_orders: Orders, tmp_path: Path) -> None:
+    with shedding_lives(many_orders) as start:
+        check(SheddingAttacker(tmp_path, start, many_orders).moments(50, seed=5, way="deals"), 50)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.scheduler.flow_network import ENOUGH, Layer, allocate, as_graph
-from penstock.scheduler.max_flow import value
+from penstock.scheduler.flow_network import ENOUGH, Layer, allocate, in_stages
 from tests.papers_cases import cases
 
 
@@ -18,9 +17,9 @@ def random_layers(seed: int) -> list[Layer]:
         most = random.uniform(0.05, 1.0, count) * random.choice([0.5, 1.0, 2.0])
         shares = random.dirichlet(np.ones(count))
         is_free = bool(random.random() < 0.6)
-        layers.append(Layer(task, np.arange(count, dtype=np.int32), most, shares, is_free))
+        layers.append(Layer.of(task, np.arange(count, dtype=np.int32), most, shares, is_free))
     flow = float(random.uniform(0.01, 1)) * min(layer.whole for layer in layers)
-    return [Layer(x.task, x.instances, x.capacity, x.flow * flow, x.is_free) for x in layers]
+    return [Layer.of(x.task, x.instances, x.capacity, x.flow * flow, x.is_free) for x in layers]
 
 
 @settings(max_examples=cases())
@@ -49,16 +48,19 @@ def test_what_is_handed_out_fits_and_is_all_that_each_layer_can_carry(seed: int)
             assert flows / flows.sum() == pytest.approx(layer.flow / layer.flow.sum())
 
 
-def test_the_network_starts_with_the_flow_that_is_there() -> None:
+def test_what_is_there_stays_and_lanes_take_more_as_their_room_allows() -> None:
+    """0.4 are there, two lanes have room for 0.7 together; behind them 0.6 fit."""
     layers = [
-        Layer(0, np.arange(2, dtype=np.int32), np.array([0.6, 0.2]), np.array([0.3, 0.3]), True),
-        Layer(1, np.arange(1, dtype=np.int32), np.array([2.0]), np.array([0.4]), False),
+        Layer.of(0, np.arange(2, dtype=np.int32), np.array([0.7, 0.4]), np.array([0.3, 0.1]), True),
+        Layer.of(1, np.arange(1, dtype=np.int32), np.array([0.6]), np.array([0.4]), False),
     ]
-    graph, stages = as_graph(layers)
-    assert stages == [[0], [1]] and value(graph, 0) == pytest.approx(0.4)
-    assert [flow.sum() for flow in graph.flow] == pytest.approx([0.4, 0.4, 0.4])
+    assert in_stages(layers) == [[0], [1]]
+    allocation = allocate(layers, 0.85)
+    assert allocation.value == pytest.approx(0.6)
+    # At the need the first layer has no other choice than to be full in proportion to its room.
+    assert allocation.flows[0] == pytest.approx(np.array([0.3, 0.1]) + np.array([0.4, 0.3]) * 0.6 / 0.7)
 
 
 def test_nothing_is_a_bottleneck_of_no_flow() -> None:
-    layers = [Layer(0, np.arange(1, dtype=np.int32), np.array([0.0]), np.array([0.0]), True)]
+    layers = [Layer.of(0, np.arange(1, dtype=np.int32), np.array([0.0]), np.array([0.0]), True)]
     assert allocate(layers, 0.85).bottlenecks == ()

@@ -18,6 +18,8 @@ from penstock.engine.jobs.part_status import read_status
 from penstock.engine.transport.link_set import LinkSet
 from penstock.model.keep_rates import KeepRates
 
+_NO_ERRORS, _NO_SIC, _NO_COUNTS = ERRORS.empty_table(), SIC.empty_table(), COUNTS.empty_table()
+
 
 def read_all(probe: Probe, hosted: HostedInstances | None, parts: DeployedParts, now_ns: int) -> ms.Readings:
     """Read a process, and what it hosts (None: nothing), with what is in force in its ``parts``."""
@@ -47,11 +49,9 @@ def part_of(readings: ms.Readings) -> PartReading | None:
     instances, sent, received, partitions = map(
         decode_table, (readings.instances, readings.sent, readings.received, readings.partitions)
     )
-    errors = decode_table(readings.errors) if readings.errors else ERRORS.empty_table()
-    sic = decode_table(readings.sic) if readings.sic else SIC.empty_table()
-    reuse, group_rows = (
-        decode_table(data) if data else COUNTS.empty_table() for data in (readings.reuse, readings.group_rows)
-    )
+    errors = decode_table(readings.errors) if readings.errors else _NO_ERRORS
+    sic = decode_table(readings.sic) if readings.sic else _NO_SIC
+    reuse, group_rows = (decode_table(data) if data else _NO_COUNTS for data in (readings.reuse, readings.group_rows))
     tables = (instances, sent, received, partitions, errors, sic)
     return PartReading(readings.machine.time_ns, *tables, readings.checks, reuse, group_rows)
 

@@ -4,18 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-import pyarrow as pa
-
 from penstock.engine.executors.simulation.dice import Dice
+from penstock.engine.executors.simulation.kept_rows import KeptRows, kept_rows
 from penstock.engine.executors.simulation.recorded import RecordedSource
 from penstock.engine.jobs.attempt import Attempt
 from penstock.engine.plan.shedding_points import shedding_points
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import BranchSpec, JobGraph, SinkSpec, SourceSpec
-from penstock.model.keep_rates import STEPS, KeepRates, branch_name, steps_of
+from penstock.model.keep_rates import STEPS, KeepRates, branch_name
 from penstock.shedding.kept_log import Stretch
-from penstock.shedding.offset_sampling import sample_steps
 
 
 class RandomRates:
@@ -57,21 +54,20 @@ def branches_above(graph: JobGraph) -> Mapping[str, tuple[str, ...]]:
 
 
 def kept_input(graph: JobGraph, seed: int, stretches: Sequence[Stretch], branches: Sequence[str] = ()) -> JobGraph:
-    """Return a recorded pipeline over the rows that stayed by a log, beyond branches; all stayed that are not in it."""
+    """Return a recorded pipeline over the rows that stayed by a log, beyond branches, each at its rate.
+
+    All rows stayed that are not in the log.
+    """
     operators = dict(graph.operators)
     for key, node in graph.operators.items():
         if isinstance(node.spec, SourceSpec) and isinstance(node.spec.source, RecordedSource):
-            mine = [item for item in stretches if item.source == node.name]
-            source = node.spec.source.where(partial(_stays, seed, mine, branches))
+            source = node.spec.source.where(partial(_stayed, seed, node.name, stretches, branches))
             operators[key] = replace(node, spec=replace(node.spec, source=source))
     return JobGraph(operators)
 
 
-def _stays(seed: int, stretches: Sequence[Stretch], branches: Sequence[str], partition: str, rows: int) -> pa.Array:
-    steps = sample_steps(seed, partition, np.arange(rows))
-    limits = np.full(rows, STEPS)
-    for item in stretches:
-        if item.partition == partition:
-            rates = [item.keep, *(item.branches[name] for name in branches if name in item.branches)]
-            limits[item.start : item.stop] = steps_of(min(rates))
-    return pa.array(steps < limits)
+def _stayed(
+    seed: int, source: str, stretches: Sequence[Stretch], branches: Sequence[str], partition: str, rows: int
+) -> KeptRows:
+    mine = [item for item in stretches if (item.source, item.partition) == (source, partition)]
+    return kept_rows(seed, partition, mine, branches, rows)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.event_time import event_times_us
+from penstock.engine.executors.simulation.kept_rows import KeptRows
 from penstock.model.connectors import ENDED, Read, Reader, Source
 from penstock.model.errors import FatalError
 from penstock.model.schema import TimeColumn
@@ -23,9 +24,16 @@ _QUIET_S = 2.0
 class RecordedSource(Source):
     """The rows of each partition of another source, in its order."""
 
-    def __init__(self, partitions: Mapping[str, pa.Table], schema: pa.Schema, aligned: bool, words: str) -> None:
-        """Keep the rows; ``words`` describes where they are from."""
-        self._partitions = dict(partitions)
+    def __init__(
+        self,
+        partitions: Mapping[str, pa.Table],
+        schema: pa.Schema,
+        aligned: bool,
+        words: str,
+        kept: Mapping[str, KeptRows] | None = None,
+    ) -> None:
+        """Hold the rows; ``words`` describes where they are from, ``kept`` are the rates at which rows stayed."""
+        self._partitions, self._kept = dict(partitions), dict(kept or {})
         self._schema = schema
         self.aligned = aligned
         self._words = words
@@ -48,19 +56,20 @@ class RecordedSource(Source):
         """Read from memory."""
         if position is not None and not isinstance(position, int):
             raise FatalError(f"{position!r} is not a position of {self.describe()}")
-        return _RecordedReader(self._partitions[partition], position or 0)
+        return _RecordedReader(self._partitions[partition], position or 0, self._kept.get(partition))
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "RecordedSource":
         """Keep only these columns."""
         names = list(columns)
         tables = {name: table.select(names) for name, table in self._partitions.items()}
         fields = pa.schema([self._schema.field(name) for name in names])
-        return RecordedSource(tables, fields, self.aligned, self._words)
+        return RecordedSource(tables, fields, self.aligned, self._words, self._kept)
 
-    def where(self, stays: Callable[[str, int], pa.Array]) -> "RecordedSource":
-        """Return the rows for which ``stays``, asked with a partition's name and number of rows, says True."""
-        tables = {name: table.filter(stays(name, table.num_rows)) for name, table in self._partitions.items()}
-        return RecordedSource(tables, self._schema, self.aligned, self._words)
+    def where(self, kept: Callable[[str, int], KeptRows]) -> "RecordedSource":
+        """Return the rows that stayed, at their rates; ``kept`` is asked with a partition's name and number of rows."""
+        parts = {name: kept(name, table.num_rows) for name, table in self._partitions.items()}
+        tables = {name: table.take(pa.array(parts[name].places)) for name, table in self._partitions.items()}
+        return RecordedSource(tables, self._schema, self.aligned, self._words, parts)
 
     def describe(self) -> str:
         """Say what was read."""
@@ -84,14 +93,20 @@ class RecordedSource(Source):
 class _RecordedReader(Reader):
     """Position: the number of the next row."""
 
-    def __init__(self, table: pa.Table, row: int) -> None:
+    def __init__(self, table: pa.Table, row: int, kept: KeptRows | None) -> None:
         self._table = table
         self._row = row
+        self._kept = kept
 
     def read(self, max_rows: int) -> Read:
         """Return the next rows."""
         if self._row >= self._table.num_rows:
             return ENDED
+        if self._kept is not None:
+            read = self._kept.read(self._table, self._row, max_rows)
+            assert read.rows is not None
+            self._row += read.rows.num_rows
+            return read
         batch = self._table.slice(self._row, max_rows).to_batches()[0]
         self._row += batch.num_rows
         return Read(batch, ended=self._row >= self._table.num_rows)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.engine.accumulators.intervals import Moments, interval, student
+from penstock.engine.accumulators.intervals import Moments, expansion, interval
+from penstock.engine.kernels.interval_ends import student
 
 RUNS, ROWS = 4_000, 400
 
@@ -40,4 +41,4 @@ def test_so_many_intervals_of_sums_cover_the_sum_of_all_rows(confidence: float, 
     ],
 )
 def test_quantiles_are_those_of_the_tables(confidence: float, freedom: float, quantile: float) -> None:
-    assert student(np.array([freedom], np.float64), confidence)[0] == pytest.approx(quantile, rel=3e-3)
+    assert student(float(freedom), expansion(confidence)) == pytest.approx(quantile, rel=3e-3)

@@ -5,16 +5,21 @@ Some drop and admit stretches of rows at random besides, as a shedder by SIC doe
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import penstock as ps
 from penstock import col
+from penstock.engine.dataflow.partition_sample import PartitionSample
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.faults import Faults
-from tests.engine.executors.simulated_support import read
+from penstock.model.sampling import Drawn
+from tests.engine.executors.simulated_support import ROWS, read
 from tests.long_cases import but_for
 
 pytestmark = pytest.mark.xdist_group("simulated")
@@ -57,7 +62,26 @@ def visits(job: ps.Job) -> None:
     rows.select("value").name("values").collect().name("beside").with_min_accuracy(0.3, columns=False)
 
 
-PIPELINES = {"filtered": filtered, "parted": parted, "visits": visits}
+def weighed(job: ps.Job) -> None:
+    """Estimates of windows and of groups from rows that were dropped each by itself, a query on its own branch."""
+    rows = read(job, 5, "rows", 4 * ROWS).select("key", "value", "at").name("all")
+    minutes = rows.key_by(side=col("key") % 2).window(ps.tumbling("30s"))
+    windows = minutes.agg(n=ps.count(), total=ps.sum_("value"), mean=ps.mean("value")).name("windows")
+    windows.collect().name("out").with_min_accuracy(0.1)
+    totals = rows.filter(col("value") < 900).key_by("key").agg(n=ps.count(), total=ps.sum_("value")).name("totals")
+    totals.collect().name("beside").with_min_accuracy(0.3)
+
+
+def dealt(job: ps.Job) -> None:
+    """The same estimates, but that the records of each partition draw their steps from packs, which rows tell."""
+    rows = read(job, 6, "rows", 4 * ROWS).select("key", "value", "at").name("all")
+    minutes = rows.key_by(side=col("key") % 2).window(ps.tumbling("30s"))
+    windows = minutes.agg(n=ps.count(), total=ps.sum_("value"), mean=ps.mean("value")).name("windows")
+    windows.collect().name("out").with_min_accuracy(0.1, strata="partition")
+    rows.rebalance().select("value").name("values").collect().name("beside").with_min_accuracy(0.3, columns=False)
+
+
+PIPELINES = {"filtered": filtered, "parted": parted, "visits": visits, "weighed": weighed, "dealt": dealt}
 
 
 @cache
@@ -73,12 +97,12 @@ def simulation(pipeline: str, managed: bool, admits: bool = False) -> Simulation
     ("pipeline", "managed"),
     but_for(
         product(PIPELINES, (False, True)),
-        list(product(("filtered", "parted"), (False, True))),
+        [*product(("filtered", "parted", "dealt"), (False, True)), ("weighed", False)],
         "sessions take seconds a seed; tests/contracts/executors/test_key_sampling.py has them on real executors",
     ),
 )
 def test_the_committed_output_is_what_the_log_says_was_kept(pipeline: str, managed: bool) -> None:
-    results = [simulation(pipeline, managed).run(seed) for seed in range(1, 9)]
+    results = [simulation(pipeline, managed).run(seed) for seed in range(1, 11)]
     agree(results)
     assert sum(result.crashes for result in results) > len(results)
 
@@ -90,6 +114,21 @@ def test_stretches_that_were_admitted_at_random_are_those_of_the_log(pipeline: s
     agree(results)
     assert sum(result.crashes for result in results) > len(results)
     assert sum(any("is admitted" in line for line in result.story) for result in results) >= len(results) / 4
+
+
+def test_draws_that_are_not_those_of_the_log_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shedder that deals anew behind each read, and says that it went on."""
+    simulated = simulation("dealt", managed=False)
+    draw = PartitionSample._draw
+
+    def forgetful(self: PartitionSample, offsets: NDArray[np.int64], keys: Sequence[bytes | None] | None) -> Drawn:
+        since = None if self._draws is None else self._draws.since
+        self._draws = None
+        drawn = draw(self, offsets, keys)
+        return drawn if since is None else replace(drawn, since=since)
+
+    monkeypatch.setattr(PartitionSample, "_draw", forgetful)
+    assert any(simulated.run(seed).problem for seed in range(1, 4))
 
 
 @pytest.mark.long("some hundreds of seeds lose power at every step of the log")
