@@ -41,6 +41,9 @@ class Control:
     ``autoscaler``, ``justin``, ``memory-choice``, ``flink-er``, ``sage``, ``sage-at-once``, or a class of yours as
     ``module:Class``; with ``parameters`` as ``penstock decide --set`` names them, or nested. It recommends, to the
     action log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have.
+    ``first_cores`` are what the job begins with, for who sizes whole applications; None: a core for each task manager.
+    Jobs with the same ``quota``, a name, share their ``cores`` and ``memory``: on a Ray cluster, or on one machine;
+    ``priority``: of two that want more the larger goes first.
     """
 
     shed: Shed = "off"
@@ -53,6 +56,9 @@ class Control:
     cores: float | None = None
     memory: int | str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    first_cores: float | None = None
+    quota: str | None = None
+    priority: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -81,13 +87,18 @@ class Control:
 
     def _check_scale(self) -> None:
         if self.scale == NOBODY:
-            given = [name for name in ("cores", "memory", "parameters") if getattr(self, name) not in (None, {})]
+            names = ("cores", "memory", "parameters", "first_cores", "quota")
+            given = [name for name in names if getattr(self, name) not in (None, {})]
             if given:
                 raise OptionError(f"control: {given[0]} is of a policy that scales: say which, as scale='ds2'")
             if self.mode == "scale":
                 raise OptionError("control: mode='scale' lets who scales act, and nobody does: say who, as scale='ds2'")
-        if self.cores is not None and not self.cores > 0:
-            raise OptionError(f"control: cores is a number above 0, not {self.cores!r}")
+        for name in ("cores", "first_cores"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise OptionError(f"control: {name} is a number above 0, not {value!r}")
+        if self.quota is not None and self.cores is None and self.memory is None:
+            raise OptionError("control: jobs share a quota of cores or memory: say cores= or memory= of all of them")
         if self.memory is not None:
             to_bytes(self.memory, "control: memory")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.model.columns import Bools, Columns, Floats, Ints, Names
 
-SCHEMA = 3
+SCHEMA = 4
 """Grows with every change of a column; a log of another one is refused."""
 
 
@@ -19,7 +19,9 @@ class ApplicationColumns(Columns):
     """Jobs and their allocations: ``cores``, ``memory_bytes`` (of which ``heap_bytes``) and ``threads``.
 
     ``heap_used_bytes`` is the peak of live heap, ``heap_committed_bytes`` of claimed heap, ``resident_bytes`` of the
-    processes; ``throttled_ns`` time without the core because the allocation was used up.
+    processes; ``throttled_ns`` time without the core because the allocation was used up. ``working_ns``: time in which
+    threads had rows, or waited for answers to calls; not measured: that of the instances. Of an application of another
+    head only the allocation is known.
     """
 
     name: Names
@@ -36,6 +38,7 @@ class ApplicationColumns(Columns):
     cpu_ns: Floats | None = None
     out_of_memory_kills: Floats | None = None
     disk_io_bytes: Floats | None = None
+    working_ns: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,9 @@ from penstock.model.plan import ApplicationSize
 from penstock.scheduler.limits import PlanBounds
 from penstock.scheduler.true_rates import or_nan
 
+SAME = 1e-6
+"""Two allocations are the same if they differ by no more than this part."""
+
 
 def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBounds) -> tuple[ApplicationSize, ...]:
     """Return the sizes within the quotas, which count the present allocations of all other applications."""
@@ -58,7 +61,8 @@ def _granted_share(
         bounds.refuse(
             name, what, "the floor" if granted > requested else "the quota of all applications", requested, granted
         )
-    if granted == now:
+    if abs(granted - now) <= SAME * now:
+        # What is left of a quota by rounding is no reason for an action.
         return None
     allocated[row] = granted
     return granted
@@ -72,6 +76,12 @@ def _granted_heap(size: ApplicationSize, memory: float, bounds: PlanBounds) -> f
     if not (np.isfinite(heap) and heap > 0):
         bounds.refuse(name, "heap", "it is a finite figure above 0", float(heap))
         return None
+    if heap < bounds.limits.least_heap_bytes:
+        applications, row = bounds.snapshot.applications, size.application
+        heap, now = bounds.limits.least_heap_bytes, or_nan(applications.heap_bytes, len(applications))[row]
+        bounds.refuse(name, "heap", "the floor", size.heap_bytes or 0.0, heap)
+        if heap >= now:
+            return None
     if heap > memory:
         bounds.refuse(name, "heap", "it lies within the memory", heap, memory)
         return float(memory)

@@ -4,11 +4,13 @@ Read by `ds2` when it runs with a band, and by the policies built on it.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from penstock.model.columns import Bools
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.network_needs import source_lags
 from penstock.scheduler.shed_rows import sheds
 from penstock.scheduler.true_rates import TaskRates, any_by
 
@@ -18,12 +20,15 @@ class BusyBand:
     """Shares of wall time in [0, 1] that a task is busy or waits for its core.
 
     Above ``high``, with a producer that waits longer than ``back_pressure`` to send, capacity is short; below ``low``
-    it is ample. Where shedders drop more than that share of an application's rows nobody waits, and none need.
+    it is ample. Where shedders drop more than that share of an application's rows nobody waits, and none need. Nor does
+    a source that shares a core with what it waits for: it does not come to read, so that a lag worth more than
+    ``lag_s`` seconds of input says the same.
     """
 
     low: float = 0.2
     high: float = 0.8
     back_pressure: float = 0.05
+    lag_s: float = inf
 
     def __post_init__(self) -> None:
         if not (0 <= self.low < self.high <= 1 and 0 <= self.back_pressure <= 1):
@@ -31,9 +36,13 @@ class BusyBand:
 
     def bottlenecks(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
         """Return the tasks whose producers wait, or would if nothing were shed, because they are too busy."""
-        edges = snapshot.edges
+        edges, tasks = snapshot.edges, snapshot.tasks
         waits = rates.output_wait_share[edges.producer] > self.back_pressure
         held_up = any_by(edges.consumer, waits, len(snapshot.tasks))
+        lags = source_lags(snapshot)
+        if lags is not None:
+            behind = any_by(tasks.application, tasks.is_source & (lags > self.lag_s), len(snapshot.applications))
+            held_up |= behind[tasks.application] & ~tasks.is_source
         held_up |= sheds(snapshot, self.back_pressure)[snapshot.tasks.application] & ~snapshot.tasks.is_source
         return held_up & (rates.busy_share > self.high)
 

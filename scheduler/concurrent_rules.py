@@ -57,8 +57,8 @@ class CpuToNeed(CpuUp):
 
         At least half of the paper's step, since higher peaks may follow; nothing where the need is unknown.
         """
-        fires = super().propose(window.last(CpuUp.window_s), limits).fires
-        fires |= super().propose(window.last(EARLY_WINDOW_S), limits).fires
+        fires = super().propose(window.last(limits.windows * CpuUp.window_s), limits).fires
+        fires |= super().propose(window.last(limits.windows * EARLY_WINDOW_S), limits).fires
         cores, least = window.ticks.cores[-1], cores_needed(window, limits, 0.0)
         with_catch_up = least + cores_to_catch_up(window, limits)
         with np.errstate(invalid="ignore"):
@@ -79,7 +79,7 @@ class ThreadsToNeed(ThreadsUp):
 
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Set the threads to the need; where it is unknown, wait as long as P4 does."""
-        proposal = super().propose(window.last(ThreadsUp.window_s), limits)
+        proposal = super().propose(window.last(limits.windows * ThreadsUp.window_s), limits)
         needed = threads_needed(window, limits)
         with np.errstate(invalid="ignore"):
             return SizingProposal(proposal.fires & (needed > window.ticks.threads[-1]), np.fmax(proposal.value, needed))
@@ -96,10 +96,11 @@ class EarlyHeapDown(HeapDown):
         """As P5."""
         limits = _ignoring_backlog(limits)
         proposal = super().propose(window, limits)
-        parts = _halves(window.last(GROWTH_WINDOW_S))
+        parts = _halves(window.last(limits.windows * GROWTH_WINDOW_S))
         sizes = [super(EarlyHeapDown, self).propose(part, limits).value for part in parts]
         garbage = [part.ticks.gc.max(axis=0) for part in parts]
-        return SizingProposal(proposal.fires & _is_steady(window, sizes) & _is_steady(window, garbage), proposal.value)
+        steady = _is_steady(window, limits, sizes) & _is_steady(window, limits, garbage)
+        return SizingProposal(proposal.fires & steady, proposal.value)
 
 
 class EarlyMemoryDown(MemoryDown):
@@ -113,11 +114,11 @@ class EarlyMemoryDown(MemoryDown):
         """As P6."""
         limits = _ignoring_backlog(limits)
         proposal = super().propose(window, limits)
-        peaks = [likely_resident(part.ticks) for part in _halves(window.last(GROWTH_WINDOW_S))]
+        peaks = [likely_resident(part.ticks) for part in _halves(window.last(limits.windows * GROWTH_WINDOW_S))]
         # Where the heap is in the way of a smaller memory, it goes first, or both go at once.
         is_free = likely_resident(window.ticks) * (1 + limits.margin) >= window.heap
-        is_free |= np.full(len(is_free), window.length_s >= LONGEST_WINDOW_S)
-        return SizingProposal(proposal.fires & is_free & _is_steady(window, peaks), proposal.value)
+        is_free |= np.full(len(is_free), window.length_s >= limits.windows * LONGEST_WINDOW_S)
+        return SizingProposal(proposal.fires & is_free & _is_steady(window, limits, peaks), proposal.value)
 
 
 class EarlyCpuDown(CpuDown):
@@ -175,17 +176,17 @@ def _halves(window: RuleWindow) -> tuple[RuleWindow, RuleWindow]:
     return window.part(0.0, 0.5), window.part(0.5, 1.0)
 
 
-def _is_steady(window: RuleWindow, peaks: Sequence[Floats]) -> Bools:
+def _is_steady(window: RuleWindow, limits: RuleLimits, peaks: Sequence[Floats]) -> Bools:
     """Return where the second half's peak is no higher than the first's, or the window has its full length."""
-    return _is_close(window, peaks[0], peaks[1], STEADY_TOLERANCE)
+    return _is_close(window, limits, peaks[0], peaks[1], STEADY_TOLERANCE)
 
 
 def _same_peak_in_both_halves(window: RuleWindow, limits: RuleLimits, peaks: Sequence[Floats]) -> Bools:
     """Return where both halves have the same peak within the margin, or the window has its full length."""
-    return _is_close(window, np.minimum(*peaks), np.maximum(*peaks), limits.margin)
+    return _is_close(window, limits, np.minimum(*peaks), np.maximum(*peaks), limits.margin)
 
 
-def _is_close(window: RuleWindow, bound: Floats, peak: Floats, tolerance: float) -> Bools:
-    is_full = window.length_s >= LONGEST_WINDOW_S
+def _is_close(window: RuleWindow, limits: RuleLimits, bound: Floats, peak: Floats, tolerance: float) -> Bools:
+    is_full = window.length_s >= limits.windows * LONGEST_WINDOW_S
     with np.errstate(invalid="ignore"):
         return np.asarray(is_full | (peak <= (1 + tolerance) * bound), np.bool_)

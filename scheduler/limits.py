@@ -16,9 +16,9 @@ class PlanLimits:
 
     ``step_factor``: a task has at most so many times the instances it had, an application threads. ``most_parallelism``
     bounds a task, ``most_instances`` all tasks together. ``most_cores`` and ``most_memory_bytes`` bound all
-    applications; None: what the machines have that can be used. ``least_memory_bytes`` is an application's floor.
-    ``lost_after_s``: a machine that was silent for so long gets no instance. ``slower``: a task that waits for a
-    service so many times as long as usual does not grow; infinite: it may.
+    applications; None: what the machines have that can be used. ``least_memory_bytes`` and ``least_heap_bytes`` are
+    floors of an application. ``lost_after_s``: a machine that was silent for so long gets no instance. ``slower``: a
+    task that waits for a service so many times as long as usual does not grow; infinite: it may.
     """
 
     step_factor: float = 3.0
@@ -27,6 +27,7 @@ class PlanLimits:
     most_cores: float | None = None
     most_memory_bytes: float | None = None
     least_memory_bytes: float = 64.0 * (1 << 20)
+    least_heap_bytes: float = 0.0
     lost_after_s: float = 10.0
     slower: float = 3.0
 

@@ -82,6 +82,7 @@ def application_metrics(snapshot: ClusterSnapshot) -> ApplicationMetrics:
     np.maximum.at(shed, snapshot.tasks.application, share)
     consumed = snapshot.partitions.consumed
     kept = None if consumed is None else consumed * (1.0 - share[instances.task[snapshot.partitions.instance]])
+    working = added(worked, by_instance, window_s * 1e9)
     services = snapshot.services
     latency = np.full(count, np.nan)
     if services.latency_ms is not None:
@@ -95,7 +96,7 @@ def application_metrics(snapshot: ClusterSnapshot) -> ApplicationMetrics:
         heap_committed=own(applications.heap_committed_bytes),
         resident=own(applications.resident_bytes),
         cpu=own(applications.cpu_ns, window_s * 1e9),
-        busy_threads=added(worked, by_instance, window_s * 1e9),
+        busy_threads=_first_known(own(applications.working_ns, window_s * 1e9), working),
         gc=own(applications.gc_ns) / np.maximum(own(applications.cpu_ns), window_s * 1e9),
         throttled=own(applications.throttled_ns, window_s * 1e9) / own(applications.threads),
         kills=own(applications.out_of_memory_kills),
@@ -141,6 +142,12 @@ class MetricHistory:
             names, np.append(self.time_s[is_recent], snapshot.time_s), first_s, ApplicationMetrics(**windows)
         )
 
+    def fed_s(self, window_s: float) -> Floats:
+        """Return how long ago the first rows came by application, 0 if none has; windows are ``window_s`` long."""
+        has_rows = self.windows.appended > 0
+        since_s = self.time_s[-1] - self.time_s[has_rows.argmax(axis=0)] + window_s
+        return np.where(has_rows.any(axis=0), since_s, 0.0)
+
     def last(self, seconds: float) -> ApplicationMetrics:
         """Return the ticks of the last ``seconds``."""
         first = int(np.searchsorted(self.time_s, self.time_s[-1] - seconds, side="right"))
@@ -160,6 +167,10 @@ def _with_latest(window: Window, is_recent: Bools, old_places: NDArray[np.int64]
     if window.size:
         past[:, old_places >= 0] = window[is_recent][:, old_places[old_places >= 0]]
     return np.vstack([past, latest[np.newaxis]])
+
+
+def _first_known(figure: Floats, other: Floats) -> Floats:
+    return np.where(np.isnan(figure), other, figure)
 
 
 def _sum(*columns: Floats | None) -> Floats | None:

@@ -24,6 +24,7 @@ from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingPro
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
 _SIZED = _ALLOCATED | {Resource.HEAP: "heap_bytes", Resource.MEMORY: "memory_bytes"}
 TRIGGERS = ("bound", "rising")
+CATCH_UP_S = RuleLimits().catch_up_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,9 @@ class Sage:
     "correlation" as printed, or "none". ``idle_backlog_s``: a backlog worth this many seconds of input, which the
     application's latency bound allows, counts as none. ``trigger``: the reason for more threads: a backlog beyond that
     "bound", or only one that is "rising" throughout the window, as in the paper. ``tick_s``: the least time between
-    evaluations of the rules; snapshots in between are samples.
+    evaluations of the rules; snapshots in between are samples. ``windows``: the length of ticks, windows, the wait, and
+    the time in which a backlog is to be made up for, as a part of what they are otherwise: for jobs whose load says in
+    seconds what others say in minutes.
     """
 
     growth: float = 1.5
@@ -66,6 +69,7 @@ class Sage:
     idle_backlog_s: float = 1.0
     trigger: str = "bound"
     tick_s: float = 60.0
+    windows: float = 1.0
 
     def __post_init__(self) -> None:
         self.limits()
@@ -73,6 +77,8 @@ class Sage:
             raise ValueError(f"guard = {self.guard!r} is none of {', '.join(GUARDS)}")
         if self.trigger not in TRIGGERS:
             raise ValueError(f"trigger = {self.trigger!r} is none of {', '.join(TRIGGERS)}")
+        if not self.windows > 0:
+            raise ValueError(f"windows is above 0, not {self.windows}")
         if not 0 < self.tick_s <= ThreadsUp.window_s / 3:
             raise ValueError(f"tick_s is above 0, at most {ThreadsUp.window_s / 3:g}, not {self.tick_s}")
 
@@ -88,8 +94,10 @@ class Sage:
             up=self.up,
             down=self.down,
             idle_backlog_s=self.idle_backlog_s,
-            settle_s=self.stabilisation_s,
+            settle_s=self._length_s(self.stabilisation_s),
+            catch_up_s=self._length_s(CATCH_UP_S),
             only_rising=self.trigger == "rising",
+            windows=self.windows,
         )
 
     def rules(self) -> Sequence[Rule]:
@@ -98,7 +106,10 @@ class Sage:
 
     def wait_s(self) -> float:
         """Return the wait after an action on an application."""
-        return self.stabilisation_s
+        return self._length_s(self.stabilisation_s)
+
+    def _length_s(self, seconds: float) -> float:
+        return self.windows * seconds
 
     def start(self) -> SageMemory:
         """Return the empty memory."""
@@ -108,14 +119,15 @@ class Sage:
     def decide(self, snapshot: ClusterSnapshot, memory: SageMemory) -> tuple[Decision, SageMemory]:
         """Return the changes; rules are evaluated by priority, and one rests where another changes its evidence."""
         rules = self.rules()
-        keep_s = max(max(rule.window_s for rule in rules), 4 * ThreadsUp.window_s)
+        keep_s = self._length_s(max(max(rule.window_s for rule in rules), 4 * ThreadsUp.window_s))
         history = memory.history.with_snapshot(snapshot, keep_s)
         changed_s = _by_present_application(memory, history, memory.changed_s, -np.inf)
         grown_s = _by_present_application(memory, history, memory.grown_s, -np.inf)
         changed_from = _by_present_application(memory, history, memory.changed_from, np.nan)
         baseline = _by_present_application(memory, history, memory.service_baseline, np.nan)
         blocked_s = _by_present_application(memory, history, memory.blocked_s, -np.inf)
-        is_tick = snapshot.time_s - memory.tried_s >= self.tick_s - snapshot.window_s / 2
+        tick_s = self._length_s(self.tick_s)
+        is_tick = snapshot.time_s - memory.tried_s >= tick_s - snapshot.window_s / 2
         tried_s = snapshot.time_s if is_tick else memory.tried_s
         after = SageMemory(history, changed_s, grown_s, changed_from, baseline, blocked_s, tried_s)
         if not len(history.names):
@@ -124,7 +136,7 @@ class Sage:
             return NoChange("a sample; rules are tried at the next tick"), after
         allocated = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
         since_s = snapshot.time_s - changed_s
-        in_flight = (allocated == changed_from) & (since_s < 3 * self.stabilisation_s)
+        in_flight = (allocated == changed_from) & (since_s < 3 * self._length_s(self.stabilisation_s))
         free = (since_s.min(axis=0) >= self.wait_s()) & ~in_flight.any(axis=0)
         sizes, reasons, missing = [], [], {}
         observed_s = snapshot.time_s - history.first_s + snapshot.window_s
@@ -137,15 +149,18 @@ class Sage:
                 continue
             begin_s = grown_s[list(rule.after)].max(axis=0, initial=-np.inf)
             begin_s = np.maximum(begin_s, changed_s[rule.resource]) if rule.renews else begin_s
-            due = free & (np.minimum(snapshot.time_s - begin_s, observed_s) >= rule.window_s)
+            due = free & (np.minimum(snapshot.time_s - begin_s, observed_s) >= self._length_s(rule.window_s))
             due &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
+            if isinstance(rule, ThreadsUp):
+                # One late row is enough for it; other rules look at means, which idle time before the first row lowers.
+                due &= history.fed_s(snapshot.window_s) >= self._length_s(rule.window_s)
             if rule.rides:
                 due &= fired.any(axis=0)
             fires = due & is_known & proposal.fires
             if isinstance(rule, ThreadsUp):
-                ticks = rule_window(history, snapshot, keep_s, self.tick_s).ticks
-                step_s = max(self.tick_s, snapshot.window_s)
-                blocked = fires & self._guarded(ticks, max(1, round(ThreadsUp.window_s / step_s)), baseline, fires)
+                ticks = rule_window(history, snapshot, keep_s, tick_s).ticks
+                span = max(1, round(self._length_s(ThreadsUp.window_s) / max(tick_s, snapshot.window_s)))
+                blocked = fires & self._guarded(ticks, span, baseline, fires)
                 blocked_s[0, blocked] = snapshot.time_s
                 fires &= ~blocked
             # A higher rule that lacks figures keeps lower ones from acting.
@@ -173,7 +188,7 @@ class Sage:
         """
 
         def over(seconds: float) -> tuple[SizingProposal, Bools, tuple[str, ...]]:
-            window = replace(rule_window(history, snapshot, seconds, self.tick_s), heap=heap)
+            window = replace(rule_window(history, snapshot, seconds, self._length_s(self.tick_s)), heap=heap)
             if isinstance(rule, ThreadsUp):
                 # A backlog once attributed to a service stays so when the service recovers.
                 window = replace(
@@ -182,10 +197,10 @@ class Sage:
             is_known, unmeasured = complete_figures(window.ticks, rule.needs)
             return rule.propose(_with_harmless_figures(window, is_known), self.limits()), is_known, unmeasured
 
-        longest, is_known, unmeasured = over(rule.most_s)
+        longest, is_known, unmeasured = over(self._length_s(rule.most_s))
         if is_known.all() or rule.most_s <= rule.window_s:
             return longest, is_known, unmeasured
-        shortest, is_known_short, unmeasured = over(rule.window_s)
+        shortest, is_known_short, unmeasured = over(self._length_s(rule.window_s))
         fires, value = (
             np.where(is_known, longest.fires, shortest.fires),
             np.where(is_known, longest.value, shortest.value),

@@ -25,8 +25,8 @@ class SageAtOnce(Sage):
 
         A backlog hides nothing of the evidence for a shrink, which is the arriving work.
         """
-        return replace(super(SageAtOnce, self).limits(), idle_s=EARLY_WINDOW_S)
+        return replace(super(SageAtOnce, self).limits(), idle_s=self._length_s(EARLY_WINDOW_S))
 
     def wait_s(self) -> float:
         """Return two ticks: the arriving work is the same while a backlog drains."""
-        return EARLY_WINDOW_S
+        return self._length_s(EARLY_WINDOW_S)

@@ -29,7 +29,8 @@ class RuleLimits:
     of latency allows, counts as none. ``settle_s``: so long after an action or a restart backlogs and peaks are those
     of catching up, and do not count. ``catch_up_s``: in so long a backlog is to be made up for. ``idle_s``: so long
     before a shrink no rows wait, at most its window. ``only_rising``: a backlog beyond the bound is no reason for
-    threads, only one that rises all the time, as the paper has it.
+    threads, only one that rises all the time, as the paper has it. ``windows``: the length of windows, as a part of
+    what rules say.
     """
 
     growth: float = 1.5
@@ -44,6 +45,7 @@ class RuleLimits:
     catch_up_s: float = 1800.0
     idle_s: float = inf
     only_rising: bool = False
+    windows: float = 1.0
 
     def __post_init__(self) -> None:
         if self.growth <= 1 or self.margin < 0:

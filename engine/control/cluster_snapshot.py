@@ -2,9 +2,9 @@
 
 What is measured today: rows, times and CPU of instances and how long each has run, rows of edges and of key groups,
 what waits, accesses to state and how far back it was used, its sizes and budgets, of sources what their readers know of
-the logs. None, as nobody measures it yet: latencies of rows, drops, heap, network, sizes of key groups; `lag_maxima`
-adds the largest lags of a cycle. Whoever runs the job says what its machines measured. Of an instance that was built
-anew between the readings no counts are known.
+the logs, calls to the outside. None, as nobody measures it yet: latencies of rows, drops, network, sizes of key groups;
+`lag_maxima` adds the largest lags of a cycle, `application_use` what the job has and uses as a whole. Whoever runs the
+job says what its machines measured. Of an instance that was built anew between the readings no counts are known.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +34,7 @@ from penstock.model.snapshot import (
     PartitionColumns,
     QueryColumns,
     ReuseColumns,
+    ServiceColumns,
     TaskColumns,
 )
 
@@ -95,6 +96,7 @@ def cluster_snapshot(
         partitions=_partitions(window),
         buckets=_buckets(window, owners),
         reuse=_reuse(before, after),
+        services=_services(window),
     )
 
 
@@ -175,6 +177,26 @@ def _partitions(window: CounterWindow) -> PartitionColumns:
         consumed=_unless_missing(window.by_partition(lambda each: each.consumed)),
         end_offset=_unless_missing(end),
         position=_unless_missing(end - logs.behind),
+    )
+
+
+def _services(window: CounterWindow) -> ServiceColumns:
+    """Return the services that tasks call, one for each task, by its name; latency only where a call is over."""
+    counted = window.since(lambda reading: reading.calls)
+    task, tasks = window.layout.task, len(window.layout.task_names)
+    calling = np.flatnonzero(np.bincount(task, ~np.isnan(window.after.calls[:, 0]), tasks) > 0)
+    if not len(calling):
+        return ServiceColumns.none()
+    calls, waited_ns, errors = (
+        np.bincount(task, np.nan_to_num(counted[:, column]), tasks)[calling].astype(np.float64) for column in range(3)
+    )
+    latency_ms = np.divide(waited_ns / 1e6, calls, np.full(len(calling), np.nan), where=calls > 0)
+    return ServiceColumns(
+        tuple(window.layout.task_names[row] for row in calling.tolist()),
+        _ints(0 for _ in calling),
+        latency_ms=latency_ms,
+        calls=calls,
+        errors=errors,
     )
 
 

@@ -7,7 +7,7 @@ from penstock.model.plan import Decision
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
-from penstock.scheduler.ownership import Resource
+from penstock.scheduler.ownership import Level, Resource
 
 ACTUATORS = frozenset(
     {
@@ -17,9 +17,13 @@ ACTUATORS = frozenset(
         Resource.ROUTES,
         Resource.MOVES,
         Resource.KEEP_RATES,
+        Resource.ALLOCATIONS,
     }
 )
 """What a running job can change."""
+
+COOL_DOWN_S = 30.0
+"""So long a job is left alone after an action; or for an interval of who sizes whole applications, and waits longer."""
 
 
 class JobLoop:
@@ -30,7 +34,8 @@ class JobLoop:
 
         Policies begin anew: tasks may be others.
         """
-        self.loop = ControlLoop(policies, acts=True, actuators=ACTUATORS)
+        cool_down_s = min([COOL_DOWN_S, *(item.every_s for item in policies if item.role.level is Level.APPLICATION)])
+        self.loop = ControlLoop(policies, acts=True, actuators=ACTUATORS, cool_down_s=cool_down_s)
         self.state = self.loop.start(0.0)
         self.began_ns: int | None = None
         if before is not None:

@@ -20,7 +20,9 @@ class MachineReading:
     """The counters of one process and of the cores that it may use, at ``time_ns`` by its monotonic clock.
 
     ``host`` is the same for all that share cores. ``cpu_ns`` is the CPU of the process since it began; ``busy_ns``, for
-    each of ``cores``, that of all processes since the host began, stolen time included.
+    each of ``cores``, that of all processes since the host began, stolen time included. ``throttled_ns``: time in which
+    its loop rested as it had used up the CPU that it may use; ``read_bytes`` from disks; ``kills``: processes that were
+    ended for lack of memory where it runs; NaN: not known.
     """
 
     time_ns: int
@@ -29,12 +31,16 @@ class MachineReading:
     cpu_ns: int
     busy_ns: tuple[int, ...]
     resident_bytes: int
+    throttled_ns: int = 0
+    read_bytes: float = 0.0
+    kills: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class MachineWindow:
     """Two readings of one process: ``cpu_percent`` of it between them, ``busy_percent`` of its cores, of all."""
 
+    before: MachineReading
     after: MachineReading
     cpu_percent: float
     busy_percent: float
@@ -46,7 +52,9 @@ class MachineWindow:
             return None
         length_ns = after.time_ns - before.time_ns
         busy_ns = sum(after.busy_ns) - sum(before.busy_ns)
-        return cls(after, PERCENT * (after.cpu_ns - before.cpu_ns) / length_ns, PERCENT * max(0, busy_ns) / length_ns)
+        return cls(
+            before, after, PERCENT * (after.cpu_ns - before.cpu_ns) / length_ns, PERCENT * max(0, busy_ns) / length_ns
+        )
 
 
 def foreign_percent(windows: Mapping[str, MachineWindow]) -> dict[str, float]:

@@ -38,6 +38,9 @@ INSTANCE_COLUMNS = (
     "misses",
     "waited_ns",
     "stalled_ns",
+    "calls",
+    "call_ns",
+    "call_errors",
     "state_bytes",
     "records_in",
 )
@@ -112,7 +115,9 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
             stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
             reused += [(row, counts) for store in stores if (counts := store.reuse()) is not None]
             held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
-            rows.append((row, instance.index, *_counts(instance, now_ns), *_accesses(stores), held, records))
+            rows.append(
+                (row, instance.index, *_counts(instance, now_ns), *_accesses(stores), *_calls(instance), held, records)
+            )
             if instance.head is not None:
                 logs += [
                     (row, instance.index, name, taken, _figure(behind), _figure(appended))
@@ -234,6 +239,15 @@ def _counted(counted: Sequence[tuple[int, Floats]]) -> pa.Table:
         columns = (np.full(len(cells), task, np.int32), cells.astype(np.int32), own[cells])
         tables.append(pa.table([pa.array(column) for column in columns], COUNTS))
     return pa.concat_tables(tables)
+
+
+def _calls(instance: Instance) -> tuple[float, float, float]:
+    """Return the calls to the outside that are over, how long they took, and how many failed."""
+    counted = [counts for node in instance.nodes if (counts := node.operator.call_counts()) is not None]
+    if not counted:
+        return NAN, NAN, NAN
+    waited_ns, errors = sum(each.waited_ns for each in counted), sum(each.errors for each in counted)
+    return float(sum(each.calls for each in counted)), float(waited_ns), float(errors)
 
 
 def _sent(halves: Mapping[tuple[int, int], SendingHalf]) -> dict[int, int]:

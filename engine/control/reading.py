@@ -73,9 +73,10 @@ class Reading:
     ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns``,
     ``stalled_ns`` and ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered``
     to each consumer instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole
-    process, by place, where all of it is the job's. ``reuse`` is how far back state was used, ``group_rows`` how many
-    rows came to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state,
-    NaN without a bound.
+    process, by place, where all of it is the job's. ``calls`` has three columns: calls to the outside that are over,
+    how long they took, and how many failed. ``reuse`` is how far back state was used, ``group_rows`` how many rows came
+    to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without
+    a bound.
     """
 
     layout: "TaskLayout" = field(repr=False)
@@ -99,6 +100,7 @@ class Reading:
     key_groups: Numbers
     state_budget: Floats
     logs: LogReadings
+    calls: Floats
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
     reuse: TaskCounts = NO_COUNTS
     group_rows: TaskCounts = NO_COUNTS
@@ -269,6 +271,7 @@ class ReadingMerger:
             offered,
             *self._budgets_now(),
             _logs(figure, each),
+            np.stack([figure(name) for name in ("calls", "call_ns", "call_errors")], axis=1),
             process_cpu_ns,
             read_counts([*parts], [part.reuse for part in parts.values()]),
             read_counts([*parts], [part.group_rows for part in parts.values()]),

@@ -47,6 +47,8 @@ class ReadingBook:
         self._known: Known | None = None
         self._before: dict[str, _Heard] = {}
         self._after: dict[str, _Heard] = {}
+        self.windows: Mapping[str, MachineWindow] = {}
+        """What the process of each task manager has used in the window of the last snapshot, where that is known."""
 
     def hear(self, name: str, machine: MachineReading, part: PartReading | None, now_ns: int) -> None:
         """Take in what a task manager says."""
@@ -92,6 +94,7 @@ class ReadingBook:
             for name in fresh
             if (window := MachineWindow.between(_machine(self._before.get(name)), self._after[name].machine))
         }
+        self.windows = {name: window for name, window in windows.items() if name in names}
         machines = machine_columns(names, elsewhere, windows, _cpu_percent(snapshot), silent_s)
         return replace(snapshot, machines=machines)
 

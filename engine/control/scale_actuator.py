@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.jobs.route_orders import RouteOrders
+from penstock.engine.jobs.running_cores import RunningCores
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrders, MoveSummary
 from penstock.engine.plan.free_edges import Routes
@@ -27,6 +28,14 @@ JOIN_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class JobSize:
+    """What a job has after a change that took no time: the cores of all its task managers, and how many these are."""
+
+    cores: float
+    task_managers: int
+
+
+@dataclass(frozen=True, slots=True)
 class HandedOut:
     """Work that was handed out anew: what the moves of each task's key groups took, and the shares of operators."""
 
@@ -34,11 +43,14 @@ class HandedOut:
     routes: Routes
 
 
+Summary = RescaleSummary | MemorySummary | HandedOut | JobSize
+
+
 @dataclass(frozen=True, slots=True)
 class ScaleResult:
     """The end of what was begun: what it took, or why it was not done."""
 
-    summary: RescaleSummary | MemorySummary | HandedOut | None
+    summary: Summary | None
     failure: str | None
 
 
@@ -48,7 +60,8 @@ class SizeOrder:
 
     Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then; memory that
     ``rises`` is apart from that which ``falls``. ``moves``: key groups that get other owners; ``routes``: shares in
-    rows that may go to any instance.
+    rows that may go to any instance. ``cores`` of all task managers together, and their number ``managers``; None: as
+    they are, or as many as follow from the rest.
     """
 
     graph: ExecutionGraph
@@ -58,6 +71,8 @@ class SizeOrder:
     rises: Mapping[str, int] = field(default_factory=dict)
     moves: tuple[GroupsOrder, ...] = ()
     routes: Routes = field(default_factory=dict)
+    cores: float | None = None
+    managers: int | None = None
 
 
 @dataclass(slots=True)
@@ -86,14 +101,26 @@ class ScaleActuator:
         cores: float | None,
         change_memory: ChangeMemory,
         hand_out: tuple[MoveOrders, RouteOrders] | None = None,
+        running_cores: RunningCores | None = None,
     ) -> None:
         """Begin with none. A task manager has a core: there are ``cores`` of them at most; None: as many as before.
 
-        ``hand_out`` takes orders for key groups and routes, None: nothing is handed out anew.
+        ``hand_out`` takes orders for key groups and routes, None: nothing is handed out anew. ``running_cores`` is what
+        task managers heed; None: nobody does.
         """
         self._rescales, self._managers, self._cores = rescales, managers, cores
         self._change_memory, self._hand_out = change_memory, hand_out
+        self.cores = RunningCores() if running_cores is None else running_cores
+        """The CPU that task managers may use."""
         self._order: _Order | None = None
+
+    def count(self) -> int:
+        """Return how many task managers instances can be given to.
+
+        Raises:
+            OptionError: the job has none.
+        """
+        return len(self._managers.known().live)
 
     def begin(self, sizes: SizeOrder, now_ns: int) -> None:
         """Let operators have these sizes."""
@@ -114,7 +141,7 @@ class ScaleActuator:
         self._order = None
         return ScaleResult(summary, None)
 
-    def _go_on(self, order: _Order, now_ns: int) -> RescaleSummary | MemorySummary | HandedOut | None:
+    def _go_on(self, order: _Order, now_ns: int) -> Summary | None:
         sizes = order.sizes
         if order.moves is None:
             order.moves = self._asked_moves(sizes)
@@ -126,13 +153,19 @@ class ScaleActuator:
         if not order.has_fallen:
             order.has_fallen = True
             changed = self._change_memory(sizes.graph, sizes.falls) if sizes.falls else None
+            if sizes.cores is not None:
+                self.cores.wanted = sizes.cores
             if not (sizes.parallelism or sizes.falls or sizes.rises):
+                if sizes.cores is not None or sizes.managers is not None:
+                    return self._sized(sizes)
                 raise OptionError("none of these tasks has state by keys, whose memory could change")
             if not sizes.parallelism:
                 return self._change_memory(sizes.graph, sizes.rises) if sizes.rises else changed
         known = self._managers.known()
         if order.managers is None:
-            order.managers = known.wanted if self._cores is None else max(1, min(int(self._cores), sizes.widest))
+            order.managers = sizes.managers or (
+                known.wanted if self._cores is None else max(1, min(int(self._cores), sizes.widest))
+            )
             if order.managers > known.wanted:
                 self._managers.resize(order.managers)
         if order.asked is None:
@@ -147,6 +180,13 @@ class ScaleActuator:
         if order.managers < known.wanted:
             self._managers.resize(order.managers)
         return summary
+
+    def _sized(self, sizes: SizeOrder) -> JobSize:
+        known = self._managers.known()
+        if sizes.managers is not None and sizes.managers != known.wanted:
+            self._managers.resize(sizes.managers)
+        managers = known.wanted if sizes.managers is None else sizes.managers
+        return JobSize(self.cores.held(managers), managers)
 
     def _asked_moves(self, sizes: SizeOrder) -> "list[AskedMove]":
         """Let producers heed the routes of an order, and ask for its moves."""

@@ -13,9 +13,11 @@ from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
+from penstock.engine.control.quota_share import QuotaShare
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
 from penstock.engine.control.size_orders import order_of, wanted_bytes
+from penstock.engine.control.whole_job import WholeJob
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
@@ -25,10 +27,13 @@ from penstock.model.scaling_status import ScalingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import Steering
 from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState
-from penstock.scheduler.ownership import is_empty
+from penstock.scheduler.ownership import Resource, is_empty
 
 Places = tuple[Any, str, Mapping[str, str], Mapping[str, float]]
 """Task managers, the caller, the places of instances, and how long ago each was heard, as `ReadingBook` takes them."""
+
+
+UNKNOWN = "it is not known yet what other jobs have of the quota"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,14 @@ class ScaleMemory:
 class ScaleSettings:
     """Who scales, by a ``control``; with an ``actuator`` that one acts.
 
-    With the ``memory`` of the plan before what was done to that one counts.
+    With the ``memory`` of the plan before what was done to that one counts. ``quota``: the job's share in that of
+    several jobs, None: it has its own.
     """
 
     control: Control
     actuator: ScaleActuator | None = None
     memory: ScaleMemory | None = None
+    quota: QuotaShare | None = None
 
 
 HANDED_OUT = frozenset({"buckets", "routes"})
@@ -80,6 +87,9 @@ class ScaleControl:
         self._loop = loop
         self._book, self._log = book, log
         self._has_looked = False
+        self._whole: WholeJob | None = None
+        if Resource.ALLOCATIONS in item.role.owns:
+            self._whole = WholeJob(graph, settings.control, actuator, settings.quota)
         self._acted_on = None if memory is None else memory.acted_on
         self._mode = "act" if settings.control.may_scale else "recommend"
         self.status: ScalingStatus | None = None if memory is None else memory.status
@@ -100,7 +110,7 @@ class ScaleControl:
     ) -> None:
         """Let the scaler see the job if it is time; keep what it decides, and let it be done."""
         loop, now_s = self._loop, self._loop.now_s(now_ns)
-        if self._actuator is not None and (result := self._actuator.turn(now_ns)) is not None:
+        if (result := self._turn(now_ns)) is not None:
             self._ended(result, now_ns)
         if not self._has_looked:
             self._has_looked = True
@@ -108,6 +118,12 @@ class ScaleControl:
                 self._log.begin(self.name, self._policy)
             self._look(places, latest, now_ns, owners)
             return
+        if self._whole is not None:
+            self._whole.renew(loop.state.memories[self.name].refusals)
+            if not self._whole.is_known:
+                changes = 0 if self.status is None else self.status.changes
+                self.status = ScalingStatus(self.name, self._mode, self._whole.failure or UNKNOWN, changes=changes)
+                return
         if self.name not in loop.loop.due(loop.state, now_s):
             return
         snapshot = self._look(places, latest, now_ns, owners)
@@ -116,9 +132,20 @@ class ScaleControl:
             self._keep(decision, effects)
             self.status = self._status_of(decision)
             if decision.acts and isinstance(decision.allowed, RescalePlan) and not is_empty(decision.allowed):
-                assert self._actuator is not None
-                self._acted_on = decision.snapshot
-                self._actuator.begin(order_of(decision.allowed, self._graph, decision.snapshot), now_ns)
+                self._begin(decision.allowed, decision.snapshot, now_ns)
+
+    def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
+        self._acted_on = snapshot
+        if plan.applications and self._whole is not None:
+            self._whole.begin(plan.applications[0], snapshot, now_ns)
+        else:
+            assert self._actuator is not None
+            self._actuator.begin(order_of(plan, self._graph, snapshot), now_ns)
+
+    def _turn(self, now_ns: int) -> ScaleResult | None:
+        if self._whole is not None:
+            return self._whole.turn(now_ns)
+        return None if self._actuator is None else self._actuator.turn(now_ns)
 
     def _status_of(self, decision: LoopDecision) -> ScalingStatus:
         tasks = self._graph.tasks
@@ -172,7 +199,8 @@ class ScaleControl:
     ) -> ClusterSnapshot:
         for manager, reading in latest.items():
             self._book.hear(manager, *reading)
-        return self._book.snapshot(*places, now_ns, owners)
+        snapshot = self._book.snapshot(*places, now_ns, owners)
+        return snapshot if self._whole is None else self._whole.seen(snapshot, self._book.windows, places[0])
 
 
 def detail_of(decision: LoopDecision, effects: Sequence[Effect] = ()) -> dict[str, Any]:

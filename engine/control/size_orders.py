@@ -26,7 +26,7 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
         task = tasks[size.task]
         if size.parallelism != task.parallelism:
             parallelism |= {graph.node(operator).name: size.parallelism for operator in task.operators}
-        wanted, now_bytes = wanted_bytes(size), _now(snapshot, size.task)
+        wanted, now_bytes = wanted_bytes(size), state_budget(snapshot, size.task)
         keyed = [node.name for operator in task.operators if lies_by_key(graph, node := graph.node(operator))]
         if wanted is not None and keyed and wanted != now_bytes:
             rises = wanted > now_bytes
@@ -54,7 +54,7 @@ def wanted_bytes(size: TaskSize) -> int | None:
     return managed_bytes(size.memory_level)
 
 
-def _now(snapshot: ClusterSnapshot, task: int) -> float:
+def state_budget(snapshot: ClusterSnapshot, task: int) -> float:
     """Return the memory of an instance of a task; infinite: it has no bound."""
     managed = snapshot.instances.managed_bytes
     of = snapshot.instances.task == task

@@ -7,12 +7,14 @@ from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.move_control import can_move
+from penstock.engine.control.part_reading import is_stateful
 from penstock.engine.control.scale_control import ScaleSettings
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.control import BY_SIC, NOBODY, Control, ControlOptions, Limits
 from penstock.model.errors import OptionError
+from penstock.scheduler.ownership import Resource
 
 RECOMMENDED = Control("qod", "recommend")
 """The control of a job that only keeps a log."""
@@ -66,14 +68,21 @@ def start_control(
                 "action_log='FILE' (--action-log FILE)"
             )
         # What there is not is refused before a file is made.
-        scaler(control)
+        item = scaler(control)
+        has_state = any(is_stateful(plan.graph, task) for task in plan.graph.tasks)
+        if Resource.ALLOCATIONS in item.role.owns and has_state and plan.loop.state_bytes is None:
+            raise OptionError(
+                f"scale={control.scale!r} sizes the memory of state, which has no bound here: say what it begins with, "
+                "as state_bytes=64_000_000"
+            )
         if levers.memory is not None:
             levers.memory.quota_bytes = control.memory_bytes
     log = None if options.log is None else DecisionLog(options.log, warn)
     scaling = None
     if control is not None and control.scale != NOBODY:
         acting = levers.sizes if control.may_scale else None
-        scaling = ScaleSettings(control, acting, None if before is None else before.scale_memory)
+        memory = None if before is None else before.scale_memory
+        scaling = ScaleSettings(control, acting, memory, levers.quota if control.may_scale else None)
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, levers, scaling)
     if before is not None:
         started.know(before.measured_cpu)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.engine.control.policies import make_policy, parameters_of, policy_object
+from penstock.engine.jobs.running_memory import LEAST_BYTES
 from penstock.model.control import NOBODY, Control
 from penstock.model.errors import OptionError
 from penstock.scheduler.control_loop import ControlLoop, Steering
@@ -36,23 +37,32 @@ IF_FREE: dict[str, tuple[Resource, ...]] = {"sage": _SIZES, "sage-at-once": _SIZ
 EVERY_S = {Level.KEEP: 5.0, Level.START: 1.0, Level.SIZE: 30.0, Level.APPLICATION: 60.0}
 """Seconds between two decisions, of policies that have no interval of their own."""
 
-INTERVALS = {"pace.interval_s": 0.0, "ds2.pace.interval_s": 0.0, "period_s": 0.6}
+INTERVALS = {"pace.interval_s": 0.0, "ds2.pace.interval_s": 0.0, "period_s": 0.6, "tick_s": 1.0}
 """Parameters that are an interval, and the share of it that its policy waits itself in a loop, which keeps it.
 
 Shedding that lasts makes a decision due before its time, and what is seen ends a little before or after a tick.
 """
 
 
+WINDOWS = "windows"
+"""The parameter of a policy that shortens all its times, its interval among them."""
+
+LEAST_MEMORY = {"limits.least_memory_bytes": float(LEAST_BYTES), "limits.least_heap_bytes": float(LEAST_BYTES)}
+
 OF_A_JOB: dict[str, Mapping[str, Any]] = {
     "ds2": {"scales_sources": True, "shrink_margin": 0.1},
     "ds2-fitted": {"ds2.scales_sources": True},
-    "justin": {"ds2.scales_sources": True},
-    "memory-choice": {"ds2.scales_sources": True},
+    "justin": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
+    "memory-choice": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
+    "sage": LEAST_MEMORY,
+    "sage-at-once": LEAST_MEMORY,
 }
 """Parameters of policies on a running job that differ from those of their papers.
 
-There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. A job
-goes back to one instance, too, once what it needs fits with a tenth to spare.
+There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. It has
+a thread of its own there, which waits where channels are full; here it shares a core with what it waits for, and is
+behind instead. A job goes back to one instance, too, once what it needs fits with a tenth to spare. For whole jobs
+memory is that of state alone.
 """
 
 
@@ -68,8 +78,8 @@ def steering(name: str, parameters: Mapping[str, Any], *, limits: Mapping[str, A
     every_s = EVERY_S[role.level]
     for interval, share in INTERVALS.items():
         if interval in own:
-            every_s = float(own[interval])
-            policy = make_policy(name, {**given, interval: share * every_s})
+            every_s = float(own[interval]) * float(own.get(WINDOWS, 1.0))
+            policy = make_policy(name, {**given, interval: share * float(own[interval])})
     if not every_s > 0:
         raise OptionError(f"policy {name!r}: an interval is above 0 s, not {every_s:g}")
     return Steering(name, policy, role, every_s)

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.model.source_location import user_traceback
@@ -20,6 +21,22 @@ Asked = tuple[int, Sequence[Any]]
 
 Answer = tuple[int, Any, str | None]
 """A call's ticket and its result, or why there is none: a traceback or a sentence."""
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """Attempts of calls that are over: how many, how long they took together, and how many of them failed."""
+
+    calls: int = 0
+    waited_ns: int = 0
+    errors: int = 0
+
+    def add(self, waited_ns: int, *, failed: bool) -> None:
+        """Count one that is over."""
+        self.calls += 1
+        self.waited_ns += waited_ns
+        self.errors += failed
+
 
 _log = logging.getLogger("penstock.async")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.async_calls import IoThread, MakeCalls
+from penstock.engine.core.async_calls import CallCounts, IoThread, MakeCalls
 from penstock.engine.core.elements import START_OF_TIME_US, Batch, Reroute
 from penstock.model.connectors import RawRecord
 from penstock.model.job_graph import LATE, MAIN
@@ -229,6 +229,10 @@ class Operator(ABC):
 
     def outstanding(self) -> Outstanding | None:
         """Return what a sink has on its way, which barriers and the end wait for; None: nothing, or it is no sink."""
+        return None
+
+    def call_counts(self) -> CallCounts | None:
+        """Return what calls to the outside came to; None: it makes none. From any thread."""
         return None
 
     def timer_ns(self) -> int | None:

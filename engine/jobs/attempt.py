@@ -23,6 +23,7 @@ from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
 from penstock.engine.jobs.route_orders import RouteOrders
+from penstock.engine.jobs.running_cores import RunningCores
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import RunningMemory
 from penstock.engine.moves.live_changes import LiveChange
@@ -68,10 +69,10 @@ class AttemptContext:
     contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
     ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told, ``tell`` the job's events.
     ``shed`` has the keep rates that were set last, ``limits`` those of queries and ``memory`` that of operators as
-    they were changed, ``moves`` what is to move, ``rescales`` which operators are to have other numbers of instances,
-    ``managers`` which task managers are to come or go, ``routes`` who gets how much of rows that may go to any
-    instance. Without checkpoints ``take_stretches`` takes what was kept, once a second and before `Attempt.finish`
-    returns.
+    they were changed, ``cores`` the CPU of task managers, ``moves`` what is to move, ``rescales`` who is to
+    have other numbers of instances, ``managers`` which task managers are to come or go, ``routes`` who gets how much of
+    rows that may go to any instance. Without checkpoints ``take_stretches`` takes what was kept, once a second and
+    before `Attempt.finish` returns.
     """
 
     clock: Clock
@@ -85,6 +86,7 @@ class AttemptContext:
     shed: JobRates = field(default_factory=JobRates)
     limits: RunningLimits = field(default_factory=RunningLimits)
     memory: RunningMemory = field(default_factory=RunningMemory)
+    cores: RunningCores = field(default_factory=RunningCores)
     moves: MoveOrders = field(default_factory=MoveOrders)
     rescales: RescaleOrders = field(default_factory=RescaleOrders)
     managers: ManagerOrders = field(default_factory=ManagerOrders)

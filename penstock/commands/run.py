@@ -59,6 +59,9 @@ def run(
         float | None, optional("N", "It plans with so many cores; by default with all.", "--cores")
     ] = None,
     memory: Annotated[str | None, optional("SIZE", "It plans with so much memory: 16GB.", "--memory")] = None,
+    first_cores: Annotated[float | None, optional("N", "The job begins with so many cores, for --scale sage.")] = None,
+    quota: Annotated[str | None, optional("NAME", "Jobs of this name for it share --cores and --memory.")] = None,
+    priority: Annotated[int | None, optional("P", "Of two that want more of it the larger goes first.")] = None,
     parameters: Annotated[
         list[str] | None, optional("PARAMETER=VALUE", "One of its parameters. May come again.", "--set")
     ] = None,
@@ -161,6 +164,9 @@ def run(
             scale=scale,
             cores=cores,
             memory=memory,
+            first_cores=first_cores,
+            quota=quota,
+            priority=priority,
             parameters=pairs("--set", parameters, "pace.interval_s=30"),
             attached=attached,
             batch_rows=batch_rows,

@@ -66,6 +66,9 @@ class RunOverrides:
     scale: str | None = None
     cores: float | None = None
     memory: str | None = None
+    first_cores: float | None = None
+    quota: str | None = None
+    priority: int | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     attached: bool | None = None
     batch_rows: int | None = None
@@ -112,7 +115,8 @@ class RunOverrides:
         check_at_end(self.at_end)
 
     def _scaling(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("scale", "cores", "memory", "parameters")}
+        names = ("scale", "cores", "memory", "first_cores", "quota", "priority", "parameters")
+        return {name: getattr(self, name) for name in names}
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.

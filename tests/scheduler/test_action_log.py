@@ -73,6 +73,6 @@ def test_other_files_are_refused(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_snapshot_of_another_schema_is_refused_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(written(tmp_path / "whole").replace(b'"schema":3', b'"schema":0'))
-    with pytest.raises(ActionLogError, match=":3: the snapshot has schema 0; this version reads 3"):
+    path.write_bytes(written(tmp_path / "whole").replace(b'"schema":4', b'"schema":0'))
+    with pytest.raises(ActionLogError, match=":3: the snapshot has schema 0; this version reads 4"):
         [snapshot_of(path, entry) for entry in read_log(path) if entry.kind is EntryKind.SNAPSHOT]

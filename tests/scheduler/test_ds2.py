@@ -1,6 +1,7 @@
 """DS2: what the paper promises of its parallelism, when it may act, in how many steps."""
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange, RescalePlan, not_measured
-from penstock.model.snapshot import ClusterSnapshot, InstanceColumns
+from penstock.model.snapshot import ClusterSnapshot, InstanceColumns, PartitionColumns
 from penstock.scheduler.busy_band import BusyBand
 from penstock.scheduler.ds2 import Ds2, instances_needed, optimal_parallelism
 from penstock.scheduler.pacing import Pace, PaceState
 from penstock.scheduler.propagation import propagate
+from penstock.scheduler.true_rates import task_rates
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured, random_job
 
@@ -256,6 +258,23 @@ def test_a_keyed_task_never_gets_more_instances_than_key_groups() -> None:
     job = word_count(target=1e6)
     assert sizes(AT_ONCE.decide(measured(job), {})[0])[2] == 128
     assert Ds2().propose(measured(job)).capped.tolist() == [False, False, True]
+
+
+def test_a_source_that_is_behind_counts_as_one_that_waits() -> None:
+    """It shares its core with a task that is too busy: it does not come to read, and never finds a channel full."""
+    job = Job([Task("source", None), Task("narrow", 100.0)], [(0, 1, 1.0)], 100.0)
+    seen = measured(job)
+    narrow = seen.instances.task == 1
+    busy = np.where(narrow, 0.97 * seen.window_s * 1e9, seen.instances.busy_ns)
+    still = replace(seen.instances, busy_ns=busy, output_wait_ns=np.zeros(len(seen.instances)))
+    rates = task_rates(replace(seen, instances=still))
+    for lag_rows, lag_s, found in ((50.0, 1.0, False), (1e4, 1.0, True), (1e4, inf, False)):
+        appended = np.array([100.0 * seen.window_s])
+        log = PartitionColumns(
+            np.array([0]), appended=appended, consumed=appended, end_offset=appended + lag_rows, position=appended
+        )
+        behind = replace(seen, instances=still, partitions=log)
+        assert BusyBand(lag_s=lag_s).bottlenecks(behind, rates).tolist() == [False, found]
 
 
 def test_a_band_waits_until_it_is_left() -> None:

@@ -150,9 +150,13 @@ class Count(ps.Process):
 
 
 def word_count(setting: Setting) -> Application:
-    """Return WordCount; options: ``counting``, how many instances count, and ``contracts`` as of `under_contract`."""
+    """Return WordCount; options: ``counting`` and ``readers``, how many instances count and read, and ``contracts``.
+
+    The last are as of `under_contract`.
+    """
     job = ps.Job()
-    _write(_words(setting.kafka, setting.topics, setting.until, job), setting)
+    readers = setting.options.get("readers", READERS)
+    _write(_words(setting.kafka, setting.topics, setting.until, job, readers), setting)
     return Application(job, {QUERY: Counted(COUNT, setting.topics)})
 
 
@@ -163,9 +167,9 @@ def yahoo(setting: Setting) -> Application:
     return Application(job, {QUERY: Counted(COUNT, setting.topics)})
 
 
-def _words(kafka: str, topics: Sequence[str], until: Any, job: Job) -> ps.Stream:
-    lines = _read(topics[0], {"line": str, "is_first": bool}, kafka, until, job).name("lines").parallelism(READERS)
-    return lines.flat_map(split, _row_types(lines)).name("split").parallelism(READERS)
+def _words(kafka: str, topics: Sequence[str], until: Any, job: Job, readers: int = READERS) -> ps.Stream:
+    lines = _read(topics[0], {"line": str, "is_first": bool}, kafka, until, job).name("lines").parallelism(readers)
+    return lines.flat_map(split, _row_types(lines)).name("split").parallelism(readers)
 
 
 def _views(kafka: str, topics: Sequence[str], until: Any, job: Job) -> ps.Stream:

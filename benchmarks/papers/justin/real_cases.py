@@ -54,7 +54,8 @@ def _parameters(scale: Scale, policy: str) -> dict[str, Any]:
     interval_s = INTERVAL_S[scale]
     if policy == DS2:
         return {"pace": {"interval_s": min(10.0, interval_s)}}
-    own = {"ds2": {"pace": {"interval_s": interval_s, "warm_up_s": interval_s / 2}}}
+    # All three carry the same: what is offered, and no reserve, which would be more than two instances.
+    own = {"ds2": {"factor": 0.0, "pace": {"interval_s": interval_s, "warm_up_s": interval_s / 2}}}
     return own | (_AS_PRINTED if policy == LITERAL else {})
 
 

@@ -24,7 +24,7 @@ BIDS = {"bids": f"{_MODULE}:bids"}
 SELLERS = {"persons": f"{_MODULE}:persons", "auctions": f"{_MODULE}:auctions"}
 """Topics, and what makes their messages."""
 
-SESSIONS, OPENED, REGISTERED = "sessions", "sellers", "people"
+SESSIONS, OPENED, REGISTERED, JOINED = "sessions", "sellers", "people", "new sellers"
 """Operators that keep state; rows wait in the first two."""
 
 ROW_S = 0.002
@@ -120,7 +120,7 @@ def _registered(setting: Setting, job: Job, *, waits: bool) -> ps.Stream:
     return registered.select("id", "name", "window_end", stime="window_start").join(
         sellers.select("seller", "auctions", ended="window_end"),
         left_on="id", right_on="seller", window=ps.tumbling("10s"),
-    )  # fmt: skip
+    ).name(JOINED)  # fmt: skip
 
 
 def _read(topic: str, fields: dict[str, Any], setting: Setting, job: Job) -> ps.Stream:

@@ -14,7 +14,7 @@ from penstock.model.snapshot import GROUPS, ClusterSnapshot, ReuseColumns
 
 _SUMS: Mapping[str, frozenset[str]] = {
     "applications": frozenset(
-        {"gc_ns", "gc_count", "throttled_ns", "cpu_ns", "out_of_memory_kills", "disk_io_bytes"}
+        {"gc_ns", "gc_count", "throttled_ns", "cpu_ns", "out_of_memory_kills", "disk_io_bytes", "working_ns"}
     ),
     "machines": frozenset(
         {"out_of_memory_kills", "network_data_bytes", "network_heartbeat_bytes", "network_checkpoint_bytes",

@@ -168,7 +168,7 @@ def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShare
         begin_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
         to_inject = Orders(broker.bootstrap, loads, begin_ns)
         with started("injector", to_inject.text(), folder / "injected.jsonl") as injector:
-            wait(injector)
+            wait(injector, sum(phase.seconds for phase in phases))
         if case.catch_up_s:
             time.sleep(_KNOWN_S)
             is_so_within(subject, folder / "job.jsonl", case.catch_up_s, _has_all)

@@ -38,16 +38,16 @@ def started(module: str, orders: str, notes: Path) -> Iterator["subprocess.Popen
             process.stdin.close()
 
 
-def wait(process: "subprocess.Popen[str]") -> None:
-    """Wait for a process that must not fail.
+def wait(process: "subprocess.Popen[str]", work_s: float = 0.0) -> None:
+    """Wait for a process that must not fail; its work takes so long by itself.
 
     Raises:
         FatalError: it failed, or goes on for too long.
     """
     try:
-        failed = process.wait(MOST_S)
+        failed = process.wait(work_s + MOST_S)
     except subprocess.TimeoutExpired:
-        raise FatalError(f"a process of the run has not ended within {MOST_S:g} s") from None
+        raise FatalError(f"a process of the run has not ended within {work_s + MOST_S:g} s") from None
     if failed:
         raise FatalError("a process of the run failed; its own words stand above")
 

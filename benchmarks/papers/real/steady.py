@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.benchmarks.papers.flink_er.real_cases import case
+from penstock.benchmarks.papers.real.application import Application, Setting, attribute
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
 from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, lines, ticks_of
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
 from penstock.tables import Column, print_table
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{arguments.act}: {len(done)} actions in {arguments.minutes:g} minutes: {'; '.join(done) or 'none'}")
         return 1 if done else 0
     run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
-    found = lines(ticks_of(run.folder / ACTIONS), CONTROL)
+    found = lines(ticks_of(run.folder / ACTIONS), CONTROL, plan_of(steady_case(60.0)))
     with (arguments.out / "policies.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(line)) + "\n" for line in found)
     show(run, found)
@@ -70,11 +72,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def steady_case(seconds: float) -> RealCase:
     """Return the run: one load for so long, nobody acts."""
     words = case(Scale.SHORT, "zipf-0")
-    options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2}
+    # One instance reads, as that is enough: no policy is to want fewer.
+    options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1}
     return replace(
         words, name=NAME, loads=((1.0, seconds),), control={}, is_watched=True, task_managers=2, options=options,
         catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={}, start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
+
+
+def plan_of(steady: RealCase) -> ExecutionGraph:
+    """Return the plan of the job; no broker is asked."""
+    setting = Setting("nowhere:9092", tuple(steady.topics), Path(), None, steady.options)
+    made: Application = attribute(steady.application)(setting)
+    return made.job.plan(steady.start["parallelism"])
 
 
 def acting_case(seconds: float, policy: str) -> RealCase:

@@ -1,4 +1,7 @@
-"""What every policy would have decided on a recorded job: each sees windows as long as it would have seen. Pure."""
+"""What every policy would have decided on a recorded job: each sees windows as long as it would have seen. Pure.
+
+Those that shed decide as on a job, where what waits, what is old, and what a row costs are worked out before.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from penstock.benchmarks.papers.real.joined_windows import joined
+from penstock.engine.control.lag_maxima import LagMaxima
+from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.steering import role_of, scaler, steering
 from penstock.model.control import Control
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import EntryKind, read_log, snapshot_of
 from penstock.scheduler.control_loop import ControlLoop, Steering
-from penstock.scheduler.ownership import Level, is_empty
+from penstock.scheduler.ownership import Level, Resource, is_empty
 
 WARM_UP_S = 60.0
 """So long after its start a job compiles, fills its caches, and reads what waited."""
@@ -24,11 +31,12 @@ TICK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look of a policy: the window, and what it wants done."""
+    """One look of a policy: the window, and what it wants done; ``rates``: the keep rates that follow from it."""
 
     begin_s: float
     end_s: float
     decision: Decision
+    rates: tuple[float, ...] = ()
 
     @property
     def is_warm(self) -> bool:
@@ -44,8 +52,7 @@ class Seen:
     def is_action(self) -> bool:
         """Whether something would change."""
         if isinstance(self.decision, ShedPlan):
-            rates = [*self.decision.source_keep.values(), *self.decision.edge_keep.values()]
-            return bool(self.decision.moves) or any(rate < 1.0 for rate in rates)
+            return bool(self.decision.moves) or any(rate < 1.0 for rate in self.rates)
         return not is_empty(self.decision)
 
 
@@ -79,6 +86,26 @@ def looks(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any
     return seen
 
 
+def shed_looks(name: str, ticks: Sequence[ClusterSnapshot], graph: ExecutionGraph) -> list[Seen]:
+    """Return what a policy that sheds decides on a job of this plan that was seen each second, by its cycles.
+
+    Nothing can move. Rates are as they would be if none had been set before.
+    """
+    shedding, lags = LoadShedding(graph, Control(shed=name), moves=False), LagMaxima()  # type: ignore[arg-type]
+    seen, pending = list[Seen](), list[ClusterSnapshot]()
+    for tick in ticks:
+        pending.append(tick)
+        lags.see(tick)
+        if len(pending) < shedding.period_s:
+            continue
+        window, pending = lags.of_cycle(joined(pending)), []
+        cycle = shedding.cycle(window, KeepRates())
+        assert cycle is not None
+        rates = (*cycle.rates.sources.values(), *cycle.rates.branches.values())
+        seen.append(Seen(window.time_s - window.window_s, window.time_s, cycle.decision, rates))
+    return seen
+
+
 def _steering(name: str, control: Mapping[str, Any]) -> Steering:
     if role_of(name).level < Level.SIZE:
         return steering(name, {})
@@ -100,13 +127,15 @@ class PolicyLine:
     first: str
 
 
-def lines(ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[PolicyLine]:
-    """Return a line for each policy that there is, by name."""
-    return [_line(name, ticks, control) for name in sorted(POLICIES)]
+def lines(ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any], graph: ExecutionGraph) -> list[PolicyLine]:
+    """Return a line for each policy that there is, by name; ``graph`` is the plan of the job."""
+    return [_line(name, ticks, control, graph) for name in sorted(POLICIES)]
 
 
-def _line(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> PolicyLine:
-    warm = [each for each in looks(name, ticks, control) if each.is_warm]
+def _line(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any], graph: ExecutionGraph) -> PolicyLine:
+    sheds = Resource.KEEP_RATES in role_of(name).owns
+    seen = shed_looks(name, ticks, graph) if sheds else looks(name, ticks, control)
+    warm = [each for each in seen if each.is_warm]
     acting = [each for each in warm if each.is_action]
     return PolicyLine(
         name,

@@ -18,7 +18,7 @@ from penstock.engine.executors.managers.adoption_messages import (
 from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.host_probe import Probe
 from penstock.engine.executors.managers.move_messages import SetRoutes
-from penstock.engine.executors.managers.plan_messages import SetMemory
+from penstock.engine.executors.managers.plan_messages import SetCores, SetMemory
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.ids import TaskId
@@ -106,8 +106,13 @@ class DeployedParts:
         part.part.set_routes(self._routes)
         self.sic.begin(part.part)
 
-    def hear(self, order: EpochCommitted | SetKeep | SetMemory | SetRoutes) -> None:
-        """Let go of what is committed, shed, have other memory, or send by other shares from the next batch on."""
+    def hear(self, order: EpochCommitted | SetKeep | SetMemory | SetRoutes | SetCores) -> None:
+        """Let go of what is committed, shed, have other memory, or send by other shares from the next batch on.
+
+        Cores are those of the process, and who turns its loop heeds them.
+        """
+        if isinstance(order, SetCores):
+            return
         if isinstance(order, SetMemory):
             self.budgets = order.budgets
             for part in self._parts.values():

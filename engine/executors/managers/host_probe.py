@@ -1,5 +1,6 @@
 """The probe of a process and of the host that it is on: CPU of both, memory. Linux tells; it costs some 0.1 ms."""
 
+import math
 import os
 import socket
 from pathlib import Path
@@ -9,8 +10,11 @@ import psutil
 
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.core.clock import SystemClock, process_cpu_ns, thread_cpu_ns
+from penstock.engine.executors.managers.cpu_share import CpuShare
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_IO = Path("/proc/self/io")
+_KILLS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"), Path("/proc/vmstat"))
 
 
 class Probe(Protocol):
@@ -26,8 +30,9 @@ class Probe(Protocol):
 class SystemProbe:
     """Reads those of this process."""
 
-    def __init__(self) -> None:
-        """Begin."""
+    def __init__(self, share: CpuShare | None = None) -> None:
+        """Begin; ``share`` knows how long the loop here has rested, None: it never does."""
+        self._share = share
         # Containers of one machine share its cores and this number, whatever they call themselves.
         self._host = _BOOT.read_text().strip() if _BOOT.exists() else socket.gethostname()
         self._clock = SystemClock()
@@ -44,11 +49,35 @@ class SystemProbe:
             process_cpu_ns(),
             tuple(_busy_ns(times[core]) for core in cores),
             self._process.memory_info().rss,
+            0 if self._share is None else self._share.throttled_ns,
+            _read_bytes(),
+            _kills(),
         )
 
     def thread_cpu_ns(self) -> int:
         """Return the time that the calling thread has used on a core."""
         return thread_cpu_ns()
+
+
+def _read_bytes() -> float:
+    """Return what this process has read from disks, NaN where nobody says."""
+    return _figure(_IO, "read_bytes:")
+
+
+def _kills() -> float:
+    """Return how many processes were ended for lack of memory in this control group, or on this host; NaN: unknown."""
+    for path in _KILLS:
+        if not math.isnan(found := _figure(path, "oom_kill")):
+            return found
+    return math.nan
+
+
+def _figure(path: Path, name: str) -> float:
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return math.nan
+    return next((float(line.split()[1]) for line in lines if line.split()[:1] == [name]), math.nan)
 
 
 def usable_core_numbers() -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.departures import Checkpoint, Departures, Release, Restart
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.places import place_phrase
@@ -20,6 +21,8 @@ class ManagerChanges:
         self._pool: ManagerPool[Any] = head.pool
         self._checkpoints, self._orders = context.checkpoints, context.managers
         self._departures = Departures()
+        self._send, self._cores = head.send, context.cores
+        self._told_cores: dict[str, float | None] = {}
         if context.checkpoints is not None:
             self._orders.open(head.wake)
             over = OptionError(f"job {head.plan.name!r} is over: its task managers have gone")
@@ -36,8 +39,17 @@ class ManagerChanges:
         leaving = self._pool.leaving()
         live, warm = tuple(self._pool.live()), tuple(self._pool.warm())
         self._orders.tell(TaskManagers(self._pool.wanted, live, tuple(leaving), warm))
+        self._tell_cores(live)
         if leaving:
             yield from self._see_off(leaving, hosting, now_ns)
+
+    def _tell_cores(self, live: Collection[str]) -> None:
+        """Let task managers know of the CPU that they may use, where that has changed, and those that have come."""
+        share = self._cores.share(len(live))
+        for manager in live:
+            if self._told_cores.get(manager) != share:
+                self._send(manager, ms.SetCores(share))
+        self._told_cores = dict.fromkeys(live, share)
 
     def departure(self, manager: str) -> WorkerLeftError:
         """Return why one goes whose work is to begin elsewhere."""

@@ -33,7 +33,7 @@ from penstock.engine.executors.managers.move_messages import (
     StateInstalled,
     ToMovers,
 )
-from penstock.engine.executors.managers.plan_messages import ChangePlan, SetMemory, WarmedUp
+from penstock.engine.executors.managers.plan_messages import ChangePlan, SetCores, SetMemory, WarmedUp
 from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
 from penstock.engine.jobs.metrics import JobMetrics
@@ -45,8 +45,8 @@ from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
 __all__ += ["Grow", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves", "OutOfStep", "Progress"]
-__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "SetRoutes"]
-__all__ += ["Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
+__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetCores", "SetKeep", "SetMemory"]
+__all__ += ["SetRoutes", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -270,6 +270,7 @@ ToManager = (
     | ReadHolding
     | Adopt
     | SetKeep
+    | SetCores
     | SetMemory
     | ToMovers
     | SetRoutes

@@ -1,4 +1,4 @@
-"""Messages on what instances are built from: the plan of a job, the memory of operators, and compiled kernels."""
+"""Messages on what instances are built from and have: the plan of a job, memory, CPU, and compiled kernels."""
 
 from penstock.engine.executors.managers.adoption_messages import Message
 
@@ -16,6 +16,12 @@ class SetMemory(Message, frozen=True):
     """
 
     budgets: dict[str, int | None]
+
+
+class SetCores(Message, frozen=True):
+    """To the process of a task manager: use so many cores at most from now on; null: no bound."""
+
+    cores: float | None
 
 
 class WarmedUp(Message, frozen=True):

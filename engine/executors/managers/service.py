@@ -2,13 +2,16 @@
 
 import os
 import socket
+import threading
 from collections import deque
+from dataclasses import replace
 from functools import partial
 
-from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.clock import SystemClock, process_cpu_ns
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.control_plane import ControlPlane
+from penstock.engine.executors.managers.cpu_share import CpuShare
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.host_probe import SystemProbe
@@ -29,6 +32,9 @@ from penstock.state.kernels.jit import load_kept_kernels
 LONGEST_WAIT_S = 0.5
 """How long the loop waits at most. Whoever has something for it wakes it; this is for a wake that never comes."""
 
+REST_S = 0.02
+"""How long the loop rests at a time where the CPU that it may use is used up: what the head says waits no longer."""
+
 
 def serve(end: socket.socket, settings: ManagerSettings) -> None:
     """Do what the head says over a control link until it says that this process is to leave.
@@ -45,7 +51,8 @@ class _Service:
         self._settings = settings
         self._end_at_once = settings.end_at_once
         self._name = settings.name
-        self._probe = SystemProbe()
+        self._share, self._resting = CpuShare(), threading.Event()
+        self._probe = SystemProbe(self._share)
         self._began = settings.began or self._probe.read()
         self._waiter = Waiter()
         self._links: LinkSet[int] = LinkSet()
@@ -70,6 +77,8 @@ class _Service:
             if self._asked_to_leave:
                 self._asked_to_leave = False
                 self._say(ms.LeaveAsked())
+            if self._rests():
+                continue
             outcome: Outcome = Waiting(None)
             if self._manager is not None and not self._manager.has_left:
                 outcome = self._manager.turn()
@@ -78,6 +87,19 @@ class _Service:
         watch.close()
         self._plane.close()
         self._head.over.set()
+
+    def _rests(self) -> bool:
+        """Rest for a moment, and return True, if the CPU that this process may use is used up."""
+        share = self._share
+        if not share.is_bounded:
+            return False
+        now_ns = self._clock.monotonic_ns()
+        rest_ns = min(share.rest_ns(now_ns, process_cpu_ns()), int(REST_S * 1e9))
+        if not rest_ns:
+            return False
+        self._resting.wait(rest_ns / 1e9)
+        share.throttled_ns += self._clock.monotonic_ns() - now_ns
+        return True
 
     def _speak_with(self, head: NextHead) -> ControlPlane:
         """Return the link to a head; what is said there is of its run, and counts as long as that one leads."""
@@ -120,6 +142,8 @@ class _Service:
             return
         if isinstance(message, ms.Setup):
             self._set_up(message)
+        elif isinstance(message, ms.SetCores):
+            self._share.set(message.cores, self._clock.monotonic_ns(), process_cpu_ns())
         elif self._manager is not None:
             self._manager.handle(message)
         elif isinstance(message, ms.Leave):
@@ -133,6 +157,7 @@ class _Service:
             wake = self._waiter.wake
             here = self._settings
             parts = parts_here(self._name, plan.directory, setup, self._clock, wake, here.host, here.tls)
+            parts = replace(parts, probe=self._probe)
             shell = ManagerShell(self._clock, self._say, wake, self._links, self._is_interrupted, parts)
             self._manager = TaskManager(self._name, plan, setup, shell, PlanReader())
         except Exception as error:

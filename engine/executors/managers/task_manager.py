@@ -120,7 +120,7 @@ class TaskManager:
                 self.has_left = True
             case ms.SendMarkers() | ms.RoundOver():
                 self._moves.hear(message)
-            case ms.EpochCommitted() | ms.SetKeep() | ms.SetMemory() | ms.SetRoutes():
+            case ms.EpochCommitted() | ms.SetKeep() | ms.SetMemory() | ms.SetRoutes() | ms.SetCores():
                 self._deployed.hear(message)
             case ms.ReadHolding():
                 self.lose_head()

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.engine.control.quota_file import QuotaFile
 from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.managers.control_plane import ControlPlane
@@ -75,7 +76,7 @@ def _open_head(plan: JobPlan, options: ProcessOptions, context: AttemptContext) 
         context.clock,
         make_pool,
         control=options.control,
-        levers=levers_of(plan, context, options.control),
+        levers=levers_of(plan, context, options.control, QuotaFile),
         warn=context.warn,
     )
     return Head(parts)

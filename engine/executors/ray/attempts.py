@@ -70,6 +70,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
     import ray
 
     from penstock.engine.executors.ray.launcher import RayLauncher
+    from penstock.engine.executors.ray.quota_actor import QuotaKeeperOnRay
     from penstock.engine.executors.ray.reserved_places import Wanted
 
     storage = storage_of(context)
@@ -114,7 +115,7 @@ def _open_head(options: RayOptions, plan: JobPlan, context: AttemptContext) -> H
         make_pool,
         make_parts=partial(parts_here, host=host, tls=tls),
         control=options.control,
-        levers=levers_of(plan, context, options.control),
+        levers=levers_of(plan, context, options.control, QuotaKeeperOnRay),
         warn=context.warn,
         ranks=ManagerRanks(options.task_managers, lambda name: launchers[0].rank(name)) if needs.ranks else None,
         waits=True,

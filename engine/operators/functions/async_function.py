@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from penstock.engine.core.async_calls import Asked, AsyncCalls
+from penstock.engine.core.async_calls import Asked, AsyncCalls, CallCounts
 from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import kept_time
@@ -47,6 +47,7 @@ class AsyncFunction(Operator):
         self._pending: dict[int, Call] = {}
         self._next_ticket = 0
         self._held = 0
+        self._counts = CallCounts()
         # The last watermark that came, and the last that no row is in front of any more.
         self._latest_us = self._watermark_us = START_OF_TIME_US
         self._released_us: int | None = None
@@ -108,6 +109,10 @@ class AsyncFunction(Operator):
         """Return the start of time while rows are on their way, as every watermark takes its place behind them."""
         return START_OF_TIME_US if self.unanswered() else None
 
+    def call_counts(self) -> CallCounts:
+        """Return how many attempts are over, and how long they took."""
+        return self._counts
+
     def timer_ns(self) -> int | None:
         """Return 0 when answers are there or rows can be asked for, else when the next call has taken too long."""
         if self._calls is None:
@@ -125,6 +130,7 @@ class AsyncFunction(Operator):
             call = self._pending.pop(ticket, None)
             if call is not None:
                 call.result, call.error = result, error
+                self._counts.add(self._waited_ns(call, now_ns), failed=error is not None)
                 ended.append(call)
         self._settle(ended + self._given_up(now_ns))
         self._ask()
@@ -177,6 +183,10 @@ class AsyncFunction(Operator):
             assert self._calls is not None
             self._calls.submit(requests)
 
+    def _waited_ns(self, call: Call, now_ns: int) -> int:
+        """Return how long ago the last attempt of a call began."""
+        return now_ns - (call.deadline_ns - self._spec.timeout_us * 1_000)
+
     def _given_up(self, now_ns: int) -> list[Call]:
         """Cancel the calls that have taken too long and return them."""
         late = []
@@ -190,6 +200,7 @@ class AsyncFunction(Operator):
         self._calls.cancel(late)
         calls = [self._pending.pop(ticket) for ticket in late]
         for call in calls:
+            self._counts.add(self._waited_ns(call, now_ns), failed=True)
             call.error = f"no answer within {format_microseconds(self._spec.timeout_us)}"
             if call.attempts > 1:
                 call.error += f", the last of {call.attempts} attempts"

@@ -13,6 +13,7 @@ from penstock.benchmarks.papers.real.steady import (
     acting_case,
     actions,
     is_calm,
+    plan_of,
     recorded,
     show,
     steady_case,
@@ -85,7 +86,7 @@ def test_policies_leave_a_steady_job_alone_and_act_on_one_that_is_not() -> None:
 
 
 def test_every_policy_has_a_line() -> None:
-    found = lines([second(number) for number in range(1, 200)], CONTROL)
+    found = lines([second(number) for number in range(1, 200)], CONTROL, plan_of(steady_case(60.0)))
     assert [line.policy for line in found] == sorted(POLICIES)
     # One that looks every quarter of an hour has not looked.
     assert {line.policy: line.looks for line in found}["autoscaler"] == 0
@@ -96,7 +97,9 @@ def test_what_changes_something_is_an_action_and_blindness_is_none() -> None:
     blind = NoChange("not measured: lag", cause=Cause.NOT_MEASURED)
     size = RescalePlan("", tasks=(TaskSize(0, 2),))
     seen = {name: Seen(0.0, 1.0, each) for name, each in (("whole", whole), ("less", less), ("blind", blind))}
-    assert not seen["whole"].is_action and seen["less"].is_action and Seen(0.0, 1.0, size).is_action
+    assert not seen["whole"].is_action and not seen["less"].is_action and Seen(0.0, 1.0, size).is_action
+    # What a policy wants to keep is set once rows wait.
+    assert Seen(0.0, 1.0, less, (0.5,)).is_action and not Seen(0.0, 1.0, less, (1.0,)).is_action
     assert not seen["blind"].is_measured and not seen["blind"].is_action and seen["whole"].is_measured
     assert not Seen(WARM_UP_S - 1, WARM_UP_S + 1, size).is_warm
 
@@ -113,7 +116,7 @@ def test_a_job_is_recorded_and_decided_on(tmp_path: Path, capsys: pytest.Capture
     run = recorded(short, tmp_path / "steady")
     ticks = ticks_of(run.folder / ACTIONS)
     assert len(ticks) >= 8
-    found = lines(ticks, CONTROL)
+    found = lines(ticks, CONTROL, plan_of(short))
     assert [line.policy for line in found] == sorted(POLICIES)
     show(run, found)
     assert "placement" in capsys.readouterr().out

@@ -45,7 +45,7 @@ def keys() -> list[int]:
     ]
     first = round(100 * FIRST_SHARE)
     drawn = np.random.default_rng(7)
-    return [int(drawn.choice(halves[number >= first])) for number in drawn.permutation(100)]
+    return [int(drawn.choice(halves[int(number >= first)])) for number in drawn.permutation(100)]
 
 
 KEYS = keys()

@@ -98,27 +98,44 @@ def waited(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-@pytest.mark.long("three minutes each; tests/engine/control/test_scale_control.py does the same by hand")
-@pytest.mark.parametrize("policy", ["ds2", "flink-er", "justin"])
-def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -> None:
+def started(folder: Path, policy: str, cores: int) -> Handle:
+    """Start a job of one task manager that a policy scales, within so many cores."""
     job = ps.Job()
-    rows = ps.read(Steps(tmp_path), time="at", job=job).name("steps").map_batches(waited).name("waited")
+    rows = ps.read(Steps(folder), time="at", job=job).name("steps").map_batches(waited).name("waited")
     counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
-    counts.write_parquet(tmp_path / "out").name("out")
-    log = tmp_path / "actions.jsonl"
-    (tmp_path / "begun").touch()
-    handle = job.start(
+    counts.write_parquet(folder / "out").name("out")
+    (folder / "begun").touch()
+    return job.start(
         "steps",
         executor="processes",
         task_managers=1,
         parallelism=1,
-        directory=tmp_path / "job",
-        checkpoint_dir=tmp_path / "checkpoints",
+        directory=folder / "job",
+        checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="500ms",
         batch_rows=50,
-        control=ps.Control(scale=policy, mode="act", cores=3, parameters=PARAMETERS.get(policy, {})),
-        action_log=log,
+        control=ps.Control(scale=policy, mode="act", cores=cores, parameters=PARAMETERS.get(policy, {})),
+        action_log=folder / "actions.jsonl",
     )
+
+
+def check(folder: Path) -> None:
+    """Hold what the job has written against what was given to it."""
+    table = pa.concat_tables([pq.read_table(path) for path in (folder / "out").glob("*.parquet")])
+    expected: dict[tuple[int, int], int] = {}
+    for number in range(ROWS):
+        window = number % KEYS, number // 1_000
+        expected[window] = expected.get(window, 0) + 1
+    starts = table.column("window_start").cast(pa.int64()).to_numpy() // 1_000_000 - 1_700_000_000
+    keys, counted = table.column("key").to_pylist(), table.column("n").to_pylist()
+    assert table.num_rows == len(expected)
+    assert dict(zip(zip(keys, starts.tolist(), strict=True), counted, strict=True)) == expected
+
+
+@pytest.mark.long("three minutes each; tests/engine/control/test_scale_control.py does the same by hand")
+@pytest.mark.parametrize("policy", ["ds2", "flink-er", "justin"])
+def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -> None:
+    handle = started(tmp_path, policy, 3)
     steered = running(handle)
     until(lambda: instances_by_name(steered.graph)["waited"] > 1, handle)
     until(lambda: len(set(steered.places().values())) > 1, handle)
@@ -130,16 +147,8 @@ def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -
         until(lambda: instances_by_name(steered.graph)["waited"] == 1, handle)
         until(lambda: 0 <= lag(handle) < HIGH, handle)
     handle.wait(LONG_S)
-    table = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")])
-    expected: dict[tuple[int, int], int] = {}
-    for number in range(ROWS):
-        window = number % KEYS, number // 1_000
-        expected[window] = expected.get(window, 0) + 1
-    starts = table.column("window_start").cast(pa.int64()).to_numpy() // 1_000_000 - 1_700_000_000
-    keys, counted = table.column("key").to_pylist(), table.column("n").to_pylist()
-    assert table.num_rows == len(expected)
-    assert dict(zip(zip(keys, starts.tolist(), strict=True), counted, strict=True)) == expected
-    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    check(tmp_path)
+    entries = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
     outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == policy]
     # DS2 has gone down again with the load.
     assert 1 <= outcomes.count("applied") <= 3 + (policy == "ds2") and "failed" not in outcomes

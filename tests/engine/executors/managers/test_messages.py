@@ -146,6 +146,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     MachineReading: st.builds(MachineReading, COUNTS, NAME, WHOLE, COUNTS, WHOLE, COUNTS),
     Traffic: st.builds(Traffic, *[st.integers(0, 1 << 40)] * 4),
     int | None: MAYBE,
+    float | None: st.none() | st.floats(0, 64),
     PartStatus: STATUSES,
     FirstBadRecord: st.builds(FirstBadRecord, NAME, NAME, NAME, NAME, st.none() | NAME, st.booleans()),
     tuple[RegionProgress, ...]: st.lists(

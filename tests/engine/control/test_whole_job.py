@@ -1,0 +1,99 @@
+"""Sage on a job that runs: the size of the whole job, by readings made by hand, alone and on a quota with others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.engine.control.decision_replay import redecide
+from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.levers import Levers
+from penstock.engine.control.quota_file import QuotaFile
+from penstock.engine.control.quota_share import QuotaShare, QuotaView
+from penstock.engine.control.scale_actuator import ScaleActuator
+from penstock.engine.control.start_control import start_control
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.model.config import LoopOptions
+from penstock.model.control import Control, ControlOptions
+from penstock.model.errors import OptionError
+from penstock.scheduler.shared_quota import Lease
+from tests.engine.control.test_scale_control import AGG, GRAPH, Running, lines, live, started
+
+SAGE = {"windows": 1 / 60}
+
+
+def whole(
+    running: Running, folder: Path, quota: QuotaFile | None = None, name: str = "shop", **control: Any
+) -> tuple[JobControl, ScaleActuator]:
+    """Return the controllers of a job that Sage sizes, and what carries its sizes out."""
+    wanted = Control(**{"scale": "sage", "mode": "act", "cores": 4, "parameters": SAGE, **control})
+    actuator = running.actuator()
+    share = None if quota is None else QuotaShare(quota, name, wanted.priority, wanted.cores, wanted.memory_bytes)
+    running.memory.change(GRAPH, LoopOptions(), {AGG: 16 << 20}, paged=True)
+    plan = JobPlan(name, GRAPH, LoopOptions(state_bytes=16 << 20), folder)
+    options = ControlOptions(folder / "actions.jsonl", wanted)
+    levers = Levers(sizes=actuator, memory=running.memory, quota=share)
+    return start_control(plan, 0, options, lambda text: None, levers), actuator
+
+
+def test_sage_gives_a_job_the_cores_that_it_uses_up(tmp_path: Path) -> None:
+    running = Running()
+    steered, actuator = whole(running, tmp_path, first_cores=1.0)
+    # Two processes use half a core each.
+    live(steered, 10, running.turn)
+    assert actuator.cores.wanted == 1.5
+    results = [entry for entry in lines(tmp_path / "actions.jsonl", "sage") if entry["kind"] == "result"]
+    assert [entry["outcome"] for entry in results[:2]] == ["begun", "applied"]
+    assert results[1]["detail"] == {"cores": 1.5, "task_managers": 2}
+    status = steered.scaling_status()
+    assert status is not None and status.changes >= 1
+    assert all(item.same for item in redecide(tmp_path / "actions.jsonl", "sage", {}))
+
+
+def test_sage_takes_of_a_shared_quota_what_others_leave(tmp_path: Path) -> None:
+    running, now = Running(), [0.0]
+    book = QuotaFile("team", tmp_path / "book", lambda: now[0])
+    book.renew(Lease("other", 2.8, 0.0))
+    steered, actuator = whole(running, tmp_path, QuotaFile("team", tmp_path / "book", lambda: now[0]), first_cores=1.0)
+    live(steered, 10, running.turn)
+    # Of 4 cores 1.2 are there for it.
+    assert actuator.cores.wanted == pytest.approx(1.2)
+    (held,) = book.renew(Lease("other", 2.8, 0.0)).others
+    assert (held.name, held.cores) == ("shop", pytest.approx(1.2))
+    (first, *_) = [
+        entry["decision"]["reason"]
+        for entry in lines(tmp_path / "actions.jsonl", "sage")
+        if entry["kind"] == "decision" and entry["decision"]["kind"] == "RescalePlan"
+    ]
+    assert "CPU up, 1 -> 1.5; refused: shop cores: the quota of all applications" in first
+
+
+def test_a_head_that_follows_goes_on_with_the_cores_of_the_lease(tmp_path: Path) -> None:
+    running, now = Running(), [0.0]
+    book = QuotaFile("team", tmp_path / "book", lambda: now[0])
+    book.renew(Lease("shop", 1.7, 0.0))
+    steered, actuator = whole(running, tmp_path, book, first_cores=1.0)
+    live(steered, 4, running.turn)
+    assert actuator.cores.wanted == 1.7
+
+
+def test_what_state_may_take_must_be_said_for_sage(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="sizes the memory of state, which has no bound here"):
+        started(Control(scale="sage"), tmp_path)
+    assert not (tmp_path / "actions.jsonl").exists()
+
+
+class Broken(QuotaFile):
+    """A quota whose book is not to be had."""
+
+    def renew(self, lease: Lease) -> QuotaView:
+        raise OptionError("the book is not to be had")
+
+
+def test_nothing_is_decided_while_it_is_not_known_what_others_have(tmp_path: Path) -> None:
+    running = Running()
+    steered, actuator = whole(running, tmp_path, Broken("team", tmp_path / "book"), first_cores=1.0)
+    live(steered, 10, running.turn)
+    status = steered.scaling_status()
+    assert status is not None and "the book is not to be had" in status.sentence()
+    assert actuator.cores.wanted is None and not running.asked

@@ -1,0 +1,54 @@
+"""The CPU that a task manager's process may use: its loop rests as soon as it has used more."""
+
+import pytest
+
+from penstock.engine.executors.managers.cpu_share import CpuShare
+
+MS = 1_000_000
+
+
+def used(share: CpuShare, step_ms: float, seconds: float = 20.0, idle_ms: float = 0.0) -> float:
+    """Return how much CPU a loop used a second, that does steps of so long, and waits as it is told to."""
+    now_ns = cpu_ns = 0
+    while now_ns < seconds * 1e9:
+        if rest_ns := share.rest_ns(now_ns, cpu_ns):
+            now_ns += rest_ns
+            continue
+        cpu_ns += int(step_ms * MS)
+        now_ns += int((step_ms + idle_ms) * MS)
+    return cpu_ns / now_ns
+
+
+@pytest.mark.parametrize("cores", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("step_ms", [0.1, 5.0, 150.0])
+def test_a_loop_that_never_waits_uses_its_share(cores: float, step_ms: float) -> None:
+    share = CpuShare()
+    share.set(cores, 0, 0)
+    assert used(share, step_ms) == pytest.approx(cores, rel=0.06)
+
+
+def test_a_loop_that_uses_less_never_rests() -> None:
+    share = CpuShare()
+    share.set(0.5, 0, 0)
+    now_ns = cpu_ns = 0
+    for _ in range(1_000):
+        assert share.rest_ns(now_ns, cpu_ns) == 0
+        cpu_ns, now_ns = cpu_ns + 4 * MS, now_ns + 10 * MS
+
+
+def test_what_was_not_used_is_soon_gone() -> None:
+    share = CpuShare()
+    share.set(0.5, 0, 0)
+    assert share.rest_ns(60_000 * MS, 0) == 0
+    # After a minute of rest no more than 50 ms can be used at once.
+    assert share.rest_ns(60_060 * MS, 60 * MS) == 0
+    assert share.rest_ns(60_100 * MS, 100 * MS) > 0
+
+
+def test_without_a_bound_nothing_rests_and_a_bound_may_change() -> None:
+    share = CpuShare()
+    assert not share.is_bounded and share.rest_ns(0, 10**12) == 0
+    share.set(0.2, 0, 0)
+    assert used(share, 5.0) == pytest.approx(0.2, rel=0.06)
+    share.set(None, 0, 0)
+    assert share.rest_ns(0, 10**12) == 0
