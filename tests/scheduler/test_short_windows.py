@@ -31,7 +31,7 @@ def test_with_short_windows_the_same_is_done_in_a_sixtieth_of_the_time(monkeypat
 def test_at_once_is_as_quick_in_its_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sage_applications, "TICK_S", 1.0)
     done = actions(simulate(SageAtOnce(windows=1 / 60), 120, {"a": hurried}))
-    assert {"heap up", "CPU up"} <= {name for _, name in done} and done[0][0] <= 3
+    assert {"heap up", "parallelism up"} <= {name for _, name in done} and done[0][0] <= 3
 
 
 def test_idle_time_before_the_first_row_puts_nothing_before_its_turn() -> None:
