@@ -1,8 +1,9 @@
 """``python -m penstock.benchmarks.papers.real.steady --out DIR``: a job under steady load, recorded, decided on by all.
 
-A broker, an injector and WordCount on two task managers, with 2 ms of blocking work a row; nobody acts. Its action log
-has what its head saw each second, and every policy decides on that once more: after its warm-up it is to want nothing.
-A run that is there is not made again. Exits with 1 if a policy would act, or could not see the job.
+A broker, an injector and WordCount on three task managers, one for each instance, with 2 ms of blocking work a row;
+nobody acts. Its action log has what its head saw each second, and every policy decides on that once more: after its
+warm-up it is to want nothing. A run that is there is not made again. Exits with 1 if a policy would act, or could not
+see the job.
 
 With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm.
 """
@@ -75,7 +76,7 @@ def steady_case(seconds: float) -> RealCase:
     # One instance reads, as that is enough: no policy is to want fewer.
     options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1}
     return replace(
-        words, name=NAME, loads=((1.0, seconds),), control={}, is_watched=True, task_managers=2, options=options,
+        words, name=NAME, loads=((1.0, seconds),), control={}, is_watched=True, task_managers=3, options=options,
         catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={}, start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
 

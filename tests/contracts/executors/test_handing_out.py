@@ -111,6 +111,8 @@ class Seen(ps.Process):
 
 
 def results(log: Path) -> list[Mapping[str, Any]]:
+    if not log.exists():
+        return []
     entries = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
     return [entry for entry in entries if entry["kind"] == "result" and entry["policy"] == QUICK]
 

@@ -15,9 +15,11 @@ from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.levers import Levers
 from penstock.engine.control.part_reading import SENT, PartReading
+from penstock.engine.control.policies import parameters_of
 from penstock.engine.control.scale_actuator import HandedOut, ScaleActuator
 from penstock.engine.control.size_orders import order_of
 from penstock.engine.control.start_control import start_control
+from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.manager_orders import ManagerOrders, TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
@@ -417,3 +419,11 @@ def test_who_scales_acts_beside_who_sheds_and_recommends(tmp_path: Path) -> None
 def test_recommendations_need_a_log(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="its recommendations go to the action log: say action_log='FILE'"):
         started(Control(scale="ds2"), tmp_path, None)
+
+
+def test_a_policy_with_a_pool_may_add_what_the_quota_of_cores_allows() -> None:
+    """Machines that are full have no core free, and yet task managers come."""
+    assert parameters_of(scaler(Control(scale="flink-er", cores=3)).policy)["pool"] == 3
+    assert parameters_of(scaler(Control(scale="flink-er")).policy)["pool"] is None
+    assert parameters_of(scaler(Control(scale="flink-er", cores=3, parameters={"pool": 1})).policy)["pool"] == 1
+    assert "pool" not in parameters_of(scaler(Control(scale="ds2", cores=3)).policy)
