@@ -182,9 +182,9 @@ class _Sample:
         values, ends = moments.estimates(function, self._confidence)
         if function != "count":
             return values, ends
-        few = self.shed & (moments.n < MIN_ROWS)
-        if moments.is_of_rows and few.any():
-            few = np.flatnonzero(few & self._is_even())
+        is_small = self.shed & (moments.n < MIN_ROWS)
+        if moments.is_of_rows and is_small.any():
+            few = np.flatnonzero(is_small & self._is_even())
             keep = np.clip(self._n[few] / self._weights[few], 1e-9, 1.0 - 1e-9)
             counted = np.rint(np.maximum(moments.n[few], 0)).astype(np.int64)
             exact = binomial(counted, keep, self._confidence)

@@ -46,8 +46,9 @@ class BlockMoments:
 
     def estimates(self, function: str, confidence: float) -> tuple[Doubles, Interval]:
         """Return the estimates for all rows, and their intervals."""
-        count, flags = len(self.n), [np.empty(len(self.n), np.bool_) for _ in range(2)]
-        into = GroupEstimates(*(np.empty(count) for _ in range(3)), *flags)
+        groups = len(self.n)
+        numbers = np.empty(groups), np.empty(groups), np.empty(groups)
+        into = GroupEstimates(*numbers, np.empty(groups, np.bool_), np.empty(groups, np.bool_))
         exact = read_only(self._total), read_only(self.count)
         estimate_groups(_CODES[function], read_only(self._block), *exact, float(MIN_ROWS), expansion(confidence), into)
         return into.values, Interval(*into[1:])

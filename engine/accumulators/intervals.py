@@ -71,7 +71,8 @@ def interval(value: Doubles, rows: Doubles, moments: Moments, confidence: float 
     skewness of Poisson samples and as many degrees of freedom as the variance of the variance leaves. Not valid below
     `MIN_ROWS` or where a moment is no number.
     """
-    ends = Ends(*(np.empty(len(value)) for _ in range(2)), *(np.empty(len(value), np.bool_) for _ in range(2)))
+    count = len(value)
+    ends = Ends(np.empty(count), np.empty(count), np.empty(count, np.bool_), np.empty(count, np.bool_))
     sums = MomentSums(*map(read_only, (moments.s2, moments.s3, moments.t3, moments.f4)))
     interval_ends(read_only(value), read_only(rows), float(MIN_ROWS), sums, expansion(confidence), ends)
     return Interval(*ends)

@@ -201,6 +201,7 @@ class CheckpointCoordinator:
                 return self._start(event)
             case ev.Joined():
                 self._attempts.update(dict.fromkeys(event.instances, event.attempt))
+                self._sources |= event.sources
             case ev.Tick():
                 return self._tick(event.now_ns)
             case ev.Requested():
@@ -250,7 +251,7 @@ class CheckpointCoordinator:
         for instance in event.gone:
             self._attempts.pop(instance, None)
         self._attempts.update(dict.fromkeys(event.instances, event.attempt))
-        self._sources = (self._sources - event.instances) | event.sources
+        self._sources = (self._sources - event.instances - event.gone) | event.sources
         for instance in event.instances | event.gone:
             self._ended.pop(instance, None)
         restored = event.restored or 0

@@ -30,13 +30,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Instances that read nothing from outside have joined those that run, of the attempt of these: barriers meet them.
+    """Instances have joined those that run, of the attempt of these: barriers meet them, and ``sources`` send them.
 
     No checkpoint may be in flight.
     """
 
     attempt: int
     instances: frozenset[str]
+    sources: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,10 @@ class CheckpointSession:
             )
         )
 
-    def joined(self, instances: Collection[str], attempt: int) -> None:
-        """Instances have joined those of an attempt that run; no checkpoint is in flight, and they read nothing."""
+    def joined(self, instances: Collection[str], attempt: int, readers: Collection[str] = ()) -> None:
+        """Instances have joined those of an attempt that run, ``readers`` among them; no checkpoint is in flight."""
         self._attempts |= dict.fromkeys(instances, attempt)
-        self._on(ev.Joined(attempt, frozenset(instances)))
+        self._on(ev.Joined(attempt, frozenset(instances), frozenset(readers)))
 
     def widen_sinks(self, writers: Mapping[str, int], answer: Callable[[BaseException | None], None]) -> None:
         """Let sinks have more writers than run, as no checkpoint is in flight; ``answer`` hears why one cannot."""

@@ -219,7 +219,8 @@ class ReadingMerger:
 
         ``time_ns`` is since the job started; ``known`` may be what was returned for the same parts.
         """
-        for before, reading in (*self._merged, *(() if known is None else (known,))):
+        remembered = [*self._merged] if known is None else [*self._merged, known]
+        for before, reading in remembered:
             if before.keys() == parts.keys() and all(before[place] is part for place, part in parts.items()):
                 return replace(reading, time_ns=time_ns, process_cpu_ns=process_cpu_ns or {})
         reading = self._read(time_ns, parts, process_cpu_ns or {})

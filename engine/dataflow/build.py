@@ -78,9 +78,18 @@ class Build:
         for operator, stores in part.stores.items():
             self.stores[operator] = [*self.stores.get(operator, ()), *stores]
         self.owners = part.owners | self.owners
+        self.alignments = part.alignments | self.alignments
 
     def dismiss(self, kept: Mapping[TaskId, int]) -> None:
-        """Let producers send to so many instances of each task, and the others go; from the thread of the loop."""
+        """Let producers send to so many instances of each task, and the others go; from the thread of the loop.
+
+        Sources that go have given their partitions to others.
+        """
+        for task, instances in self.tasks.items():
+            for instance in instances:
+                if instance.head is not None and instance.index >= kept[task]:
+                    instance.head.dismiss()
+                    instance.on_change()
         for edge, outputs in self.outputs.items():
             # Over a forward edge a receiver goes with its producer.
             if edge.exchange != "forward":

@@ -21,6 +21,7 @@ from penstock.engine.dataflow.source_discovery import discovery_of
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Wiring
+from penstock.engine.moves.movable import is_source
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.plan.branch_shedders import branches_behind
 from penstock.engine.plan.key_samplers import key_samplers_behind
@@ -86,6 +87,7 @@ class Builder:
         self._build = Build(graph, senders=wiring.senders, receivers=wiring.receivers, outputs=wiring.outputs)
         self._opened: list[Operator] = []
         self._heads: list[SourceHead] = []
+        self._joins = False
 
     @contextmanager
     def letting_go(self) -> Iterator[None]:
@@ -99,21 +101,35 @@ class Builder:
                 head.close()
             raise
 
-    def grow(self, tasks: Sequence[Task], begun: Mapping[TaskId, int]) -> Build:
-        """Make the instances of whole regions that follow those that have ``begun``, and the channels of them."""
+    def grow(
+        self, tasks: Sequence[Task], begun: Mapping[TaskId, int], alignments: Mapping[TaskId, SourceAlignment]
+    ) -> Build:
+        """Make the instances of whole regions that follow those that have ``begun``, and the channels of them.
+
+        Sources are aligned with those of ``alignments`` that are of their region.
+        """
+        self._joins = True
         producers = {operator for task in tasks for operator in task.operators}
         for edge in self._graph.edges:
             if not edge.chained and edge.producer in producers:
                 ends = (self._graph.task_of(operator).id for operator in (edge.producer, edge.consumer))
                 self._wiring.join(edge, (begun[next(ends)], begun[next(ends)]))
+        region_of = self._region_of()
         for task in tasks:
             self._build.owners[task.id] = self._owners[task.id]
+            region = region_of[task.id]
+            alignment = alignments.get(region) or self._build.alignments.get(region) or SourceAlignment()
+            if is_source(self._graph, task):
+                self._build.alignments[region] = alignment
             self._build.tasks[task.id] = [
-                self._instance(task, index, SourceAlignment())
+                self._instance(task, index, alignment)
                 for index in range(begun[task.id], task.parallelism)
                 if self._services.hosts(task.id, index)
             ]
         return self._build
+
+    def _region_of(self) -> dict[TaskId, TaskId]:
+        return {task: region_id(region) for region in regions(self._graph) for task in region}
 
     def build(self, tasks: Sequence[Task]) -> Build:
         """Make all of some tasks, whole regions, that is hosted here."""
@@ -121,7 +137,7 @@ class Builder:
         for edge in self._graph.edges:
             if not edge.chained and edge.producer in producers:
                 self._wiring.join(edge)
-        region_of = {task: region_id(region) for region in regions(self._graph) for task in region}
+        region_of = self._region_of()
         for task in tasks:
             # Pipelines that share no channel never wait for each other.
             alignment = self._build.alignments.setdefault(region_of[task.id], SourceAlignment())
@@ -149,7 +165,8 @@ class Builder:
 
     def _head(self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, root: ChainNode) -> SourceHead:
         positions = {} if self._restored is None else self._restored.positions(node.name)
-        partitions = restored_partitions(spec.source, task.parallelism, positions)
+        # What joins others is given partitions that they have.
+        partitions = [] if self._joins else restored_partitions(spec.source, task.parallelism, positions)
         closed = self._restored is not None and node.name in self._restored.closed
         loop = self._options
         return SourceHead(
@@ -169,6 +186,7 @@ class Builder:
                 positions,
                 discovery_of(spec.source, index, task.parallelism, partitions),
                 closed,
+                self._joins,
             ),
             ReadPace(
                 loop.batch_rows, loop.linger_ms * 1_000_000, loop.idle_timeout_ms * 1_000_000, self._services.keeps

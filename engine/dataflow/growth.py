@@ -61,7 +61,7 @@ def grow(
     chosen = [task for task in graph.tasks if task.id in tasks]
     builder = Builder(graph, options, services, start, standing.owners)
     with builder.letting_go():
-        part = builder.grow(chosen, standing.begun)
+        part = builder.grow(chosen, standing.begun, here.alignments)
     running = {(task, instance.index): instance for task, members in here.tasks.items() for instance in members}
     joining = []
     for edge in part.senders:

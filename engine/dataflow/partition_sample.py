@@ -10,7 +10,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.strata_draws import StrataDraws, strata_of_keys
 from penstock.model.connectors import Source
 from penstock.model.keep_rates import steps_of
-from penstock.model.sampling import Drawn
+from penstock.model.sampling import Drawn, Sampled, Sampler
 from penstock.model.strata import Strata
 from penstock.shedding.kept_log import PartitionLog
 from penstock.shedding.offset_sampling import Steps, sample_steps
@@ -76,3 +76,25 @@ def partition_log(source_name: str, source: Source, partition: str, strata: Stra
     place = source.topic_partition(partition)
     number, topic = (partition, None) if place is None else (place[1], place[0])
     return PartitionLog(source_name, number, topic, strata)
+
+
+def rates_of(
+    sample: PartitionSample | None, sampled: Sampled | None, branches: Sequence[str], keys: Sequence[str]
+) -> tuple[float, bytes, bytes]:
+    """Return the keep rate of the rows of a read, and the steps that go on at branches and samplers of keys.
+
+    ``sampled`` is what the reader has dropped, None: nothing. No steps are said where none of these sheds further.
+    """
+    held = sample if sampled is None else sampled
+    if held is None:
+        return 1.0, b"", b""
+    if sample is None or not held.branches:
+        return held.keep, b"", b""
+    return held.keep, _steps_of(held, branches), _steps_of(held, keys)
+
+
+def _steps_of(held: Sampler | Sampled, names: Sequence[str]) -> bytes:
+    """Return the steps that go on where rates have these names; nothing if none has one of its own."""
+    if not any(name in held.branches for name in names):
+        return b""
+    return bytes(steps_of(held.branches.get(name, held.keep)) for name in names)

@@ -35,6 +35,10 @@ class SourceDiscovery:
         self._listed += [name for name in new if name not in mine]
         return mine
 
+    def redeal(self, index: int, parallelism: int, partitions: Sequence[str]) -> None:
+        """Go on as one of other instances, which together have these partitions."""
+        self._index, self._parallelism, self._listed = index, parallelism, list(partitions)
+
     def opened(self, partition: str) -> None:
         """Note that a partition is being read."""
         self._listed.append(partition)

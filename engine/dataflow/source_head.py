@@ -12,9 +12,10 @@ import msgspec
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.contract import Clock, DeadLetters, RowCounters, asleep
-from penstock.engine.core.elements import END_OF_TIME_US, NO_ROWS, Batch, Element, EndOfStream, Sic
+from penstock.engine.core.elements import END_OF_TIME_US, NO_ROWS, Batch, Element, EndOfStream, Left, Sic
 from penstock.engine.dataflow.gathered_rows import GatheredRows
-from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log
+from penstock.engine.dataflow.partition_handover import GivenPartition, HeldSource, PartitionHandover
+from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log, rates_of
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
 from penstock.engine.dataflow.source_intake import SourceIntake
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
@@ -22,10 +23,7 @@ from penstock.engine.dataflow.source_partition import Partition
 from penstock.engine.dataflow.source_sic import SourceSic
 from penstock.engine.dataflow.source_watermark import SourceWatermark
 from penstock.engine.restore.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
-from penstock.model.connectors import Read
 from penstock.model.errors import RetryableError
-from penstock.model.keep_rates import steps_of
-from penstock.model.sampling import Sampled, Sampler
 from penstock.model.sic import Admission, SicTerms
 from penstock.shedding.kept_log import Stretch
 
@@ -77,7 +75,11 @@ class SourceHead:
             stream, self._partitions, merged_us(positions.values()), self._silence_ns, keeps=pace.keeps
         )
         self._gathered = GatheredRows(pace.batch_rows, pace.linger_ns)
-        self._stopping: EndOfStream | None = None
+        self.handover = PartitionHandover(
+            self._partitions, self._watermark, self._open, self._position, is_held=start.joins
+        )
+        """What it gives to other instances of the source, and takes."""
+        self._stopping: EndOfStream | Left | None = None
         self.ended = False
         self.exhausted = False
         """Whether a source that keeps its watermark has read all there is for this run."""
@@ -85,7 +87,7 @@ class SourceHead:
     @property
     def progress_us(self) -> int:
         """Start of the last read of the partition furthest behind; the end of time if all are ended or idle."""
-        reading = [item.began_us for item in self._partitions if not (item.ended or item.idle)]
+        reading = [item.began_us for item in self._partitions if not (item.ended or item.idle or item.stopped)]
         return min(reading, default=END_OF_TIME_US)
 
     @property
@@ -129,19 +131,57 @@ class SourceHead:
         """Read nothing more; the next poll ends the stream (``drain``: as if the input had ended)."""
         self._stopping = EndOfStream(drained=drain)
 
+    def hold_partitions(self, instance: str) -> HeldSource:
+        """Begin to change partitions with others, of which this is the ``instance``: return those that are here.
+
+        Until `go_on` the watermark stays, and the stream does not end.
+        """
+        self.exhausted = self.exhausted and self.ended
+        return self.handover.hold(instance, has_ended=self.ended)
+
+    def has_stopped(self) -> bool:
+        """Return whether nothing is read any more of what is to go: what was leaves before the next barrier."""
+        return self.handover.has_stopped(reads=self._stopping is None)
+
+    def give_partitions(self) -> dict[str, GivenPartition]:
+        """Let go of what has stopped, behind a barrier."""
+        return self.handover.give(is_closed=self._intake.is_closed)
+
+    def go_on(
+        self, given: Mapping[str, GivenPartition], index: int | None, parallelism: int, known: Sequence[str]
+    ) -> None:
+        """Go on with these partitions, too, as one of other instances, which together have those ``known``.
+
+        ``index`` None: it is about to be dismissed.
+
+        Raises:
+            UserError: what was read of one is no longer there, or no longer the same.
+            RetryableError: nobody answers.
+        """
+        self.handover.take(given)
+        self._intake.is_closed |= any(each.is_closed for each in given.values())
+        self.handover.resume(each.position.watermark_us for each in given.values())
+        if self._discovery is not None and index is not None:
+            self._discovery.redeal(index, parallelism, known)
+
+    def dismiss(self) -> None:
+        """Leave at the next poll; others read what was here."""
+        self._stopping = Left()
+
     def wake_ns(self) -> int | None:
         """Return when polling makes sense again: 0 for now, None when ended, or when readers will say when."""
+        is_held = self.handover.is_held
         if self.ended:
             return None
         if self._stopping is not None:
-            return 0
+            return None if is_held else 0
         if self.exhausted:
             return None
         reading = [item for item in self._partitions if not item.ended]
         times = [due_ns for item in reading if (due_ns := item.due_ns(self._silence_ns)) is not None]
-        if self._discovery is not None:
+        if self._discovery is not None and not is_held:
             times.append(self._discovery.due_ns)
-        return min(times, default=None if reading else 0)
+        return min(times, default=None if reading or is_held else 0)
 
     def linger_ns(self) -> int | None:
         """Return when rows that wait for more of them have waited long enough, None when there are none."""
@@ -219,14 +259,15 @@ class SourceHead:
             yield from self._finish(self._stopping)
             return
         now_ns = self._clock.monotonic_ns()
-        if self._discovery is not None:
+        is_held = self.handover.is_held
+        if self._discovery is not None and not is_held:
             self._discover(self._discovery, now_ns)
             if not self._partitions:
                 yield from self._watermark.advance(self._partitions, now_ns)
         ready = [item for item in self._partitions if not item.ended and self._is_due(item, now_ns)]
         if ready:
             yield from self._read(min(ready, key=lambda item: item.latest_us), now_ns)
-        if self._discovery is None and all(item.ended for item in self._partitions):
+        if self._discovery is None and not is_held and all(item.ended for item in self._partitions):
             if not self._pace.keeps:
                 yield from self._finish(EndOfStream())
             elif not self.exhausted:
@@ -322,7 +363,7 @@ class SourceHead:
             self.sic.read(partition.taken - taken, is_kept=is_kept, dropped_at=dropped_at)
             sic = self.sic.take() if good is not None else ()
         if good is not None:
-            rates = self._rates_of(partition, read)
+            rates = rates_of(partition.sample, read.sampled, self._stream.branches, self._stream.keys)
             if rates != (self._gathered.keep, self._gathered.branches, self._gathered.keys):
                 yield from self._flush(now_ns, force=True)
             self._gathered.add(good, now_ns, *rates, sic)
@@ -343,32 +384,13 @@ class SourceHead:
             self._watermark.end_idleness()
         yield from batches
 
-    def _finish(self, end: EndOfStream) -> Iterator[Element]:
+    def _finish(self, end: EndOfStream | Left) -> Iterator[Element]:
         yield from self._flush(0, force=True)
         yield from self._lost()
-        self.ended = True
+        self.ended, self.exhausted = True, isinstance(end, Left)
         yield end
 
     def _lost(self) -> Iterator[Element]:
         """Let what was dropped be known behind, if no row has taken it along."""
         if self.sic is not None and self.sic.has_lost():
             yield Batch(NO_ROWS, sic=self.sic.take())
-
-    def _rates_of(self, partition: Partition, read: Read) -> tuple[float, bytes, bytes]:
-        """Return the keep rate of the rows of a read, and the steps that go on at branches and samplers of keys.
-
-        None are said where none of these sheds further.
-        """
-        held = partition.sample if read.sampled is None else read.sampled
-        if held is None:
-            return 1.0, b"", b""
-        if partition.sample is None or not held.branches:
-            return held.keep, b"", b""
-        return held.keep, _steps_of(held, self._stream.branches), _steps_of(held, self._stream.keys)
-
-
-def _steps_of(held: Sampler | Sampled, names: Sequence[str]) -> bytes:
-    """Return the steps that go on where rates have these names; nothing if none has one of its own."""
-    if not any(name in held.branches for name in names):
-        return b""
-    return bytes(steps_of(held.branches.get(name, held.keep)) for name in names)

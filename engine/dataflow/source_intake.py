@@ -31,7 +31,8 @@ class SourceIntake:
         self._clock = clock
         self._counters = counters
         self._dead_letters = dead_letters
-        self._closed = closed
+        self.is_closed = closed
+        """Whether no row may come, as a run before closed what is behind the source."""
 
     def take(self, partition: Partition, read: Read) -> pa.RecordBatch | None:
         """Return the rows that are good, None if none are.
@@ -127,7 +128,7 @@ class SourceIntake:
     def _normalised(
         self, partition: Partition, rows: pa.RecordBatch, chosen: Bools | None, hidden: HiddenColumns
     ) -> pa.RecordBatch | None:
-        if self._closed:
+        if self.is_closed:
             raise UserError(closed_before(self._stream.name))
         partition.is_live = True
         self._counters.rows_in += rows.num_rows

@@ -49,10 +49,11 @@ class SourceStart:
     """The partitions that an instance begins with, at their ``positions`` if these, of all instances, name them.
 
     With ``discovery`` partitions may follow, so it never ends by itself. ``closed``: a run before closed what is behind
-    this source, so that no row may come.
+    this source, so that no row may come. One that ``joins`` others that run is held until it is given partitions.
     """
 
     partitions: Sequence[str]
     positions: Mapping[str, Any] | None = None
     discovery: SourceDiscovery | None = None
     closed: bool = False
+    joins: bool = False

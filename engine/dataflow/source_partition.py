@@ -53,6 +53,9 @@ class Partition:
     admissions: deque[Admission] | None = None
     """What is read next; when that is read it waits to be told of more. None: whatever comes."""
 
+    stopped: bool = False
+    """It is read no further here, as another instance goes on with it."""
+
     old: int | None = None
     """How many records were there when it was read first; None: not known."""
 
@@ -122,7 +125,7 @@ class Partition:
 
     def due_ns(self, idle_timeout_ns: int | None) -> int | None:
         """Return when it is to be asked, None: when its reader says so; one that becomes idle is asked before that."""
-        if self.admissions is not None and not self.admissions:
+        if self.stopped or (self.admissions is not None and not self.admissions):
             return None
         due_ns = self.retry_ns if self.stirred or not self.wakes else None
         if idle_timeout_ns is None or self.idle or self.nothing_since_ns is None:

@@ -104,10 +104,14 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class LiveDone:
-    """A change of parallelism that a running attempt has come to: the moves it took, and how long all of it did."""
+    """A change of parallelism that a running attempt has come to: the moves it took, and how long all of it did.
+
+    So many ``partitions`` of sources have changed their instances.
+    """
 
     moves: tuple[MoveSummary, ...]
     took_ms: float
+    partitions: int = 0
 
 
 def struck_by_commit(checkpoints: CheckpointSession, graph: ExecutionGraph) -> Struck | None:

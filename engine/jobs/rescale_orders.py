@@ -23,7 +23,8 @@ class RescaleSummary:
 
     The job went on from checkpoint ``epoch``, after ``key_groups_moved`` of ``key_groups`` (of all stateful tasks) had
     changed their instances. It waited ``waited_ms`` for that checkpoint, as it ran, and stood still for ``stopped_ms``.
-    One that was made ``live``, while the job ran, has epoch 0, took ``waited_ms`` and stood still for 0.
+    One that was made ``live``, while the job ran, has epoch 0, took ``waited_ms`` and stood still for 0; so many
+    ``partitions_moved`` of sources changed their instances then.
     """
 
     before: Mapping[str, int]
@@ -34,6 +35,7 @@ class RescaleSummary:
     waited_ms: float
     stopped_ms: float
     live: bool = False
+    partitions_moved: int = 0
 
 
 @dataclass(slots=True)

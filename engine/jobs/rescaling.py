@@ -221,8 +221,10 @@ class Rescaling:
         before, after = _changed(order.before, order.after)
         moved = sum(move.key_groups for move in done.moves)
         groups = sum(self._key_groups for _ in done.moves)
-        order.asked.answer.set_result(RescaleSummary(before, after, 0, moved, groups, done.took_ms, 0.0, live=True))
-        self._tell(f"{_sentence(order)}, while it ran; {moved} key groups changed their instances")
+        summary = RescaleSummary(before, after, 0, moved, groups, done.took_ms, 0.0, True, done.partitions)
+        order.asked.answer.set_result(summary)
+        partitions = f" and {done.partitions} partitions" if done.partitions else ""
+        self._tell(f"{_sentence(order)}, while it ran; {moved} key groups{partitions} changed their instances")
 
 
 def _changes(order: _Order, tasks: frozenset[TaskId]) -> bool:

@@ -64,7 +64,9 @@ def student(freedom: float, expansion: Doubles) -> float:
     than 0.1% at 10.
     """
     part = 1.0 / freedom
-    return expansion[0] + part * (expansion[1] + part * (expansion[2] + part * (expansion[3] + part * expansion[4])))
+    terms = part * (expansion[1] + part * (expansion[2] + part * (expansion[3] + part * expansion[4])))
+    width: float = expansion[0] + terms
+    return width
 
 
 @jit
@@ -72,7 +74,8 @@ def _unskewed(t: float, skew: float, shift: float) -> float:
     """Solve T + shift + skew T^2 + skew^2 T^3 / 3 = t for T; that is T = t - shift where there is no skew."""
     if abs(skew) < 1e-9:
         return t - shift
-    return (np.cbrt(1.0 + 3.0 * skew * (t - shift)) - 1.0) / skew
+    root: float = np.cbrt(1.0 + 3.0 * skew * (t - shift))
+    return (root - 1.0) / skew
 
 
 @jit

@@ -61,6 +61,15 @@ class LiveChange:
         """Return the names of the instances that go."""
         return _beyond(self.wide, self.after)
 
+    def sources(self) -> tuple[Task, ...]:
+        """Return the tasks that read and get other numbers of instances, as they are with the most."""
+        changed = self.tasks()
+        return tuple(task for task in self.wide.tasks if task.id in changed and is_source(self.wide, task))
+
+    def staying(self, task: TaskId) -> tuple[str, ...]:
+        """Return the instances of a task that are there afterwards."""
+        return next(self.after.instances(item) for item in self.after.tasks if item.id == task)
+
     def regions(self) -> tuple[frozenset[TaskId], ...]:
         """Return the regions in which a task gets more instances."""
         more = {task.id for task, was in zip(self.wide.tasks, self.before.tasks, strict=True) if task != was}
@@ -113,8 +122,6 @@ def _wider(before: ExecutionGraph, after: ExecutionGraph) -> ExecutionGraph:
 def _fault(graph: ExecutionGraph, task: Task) -> str | None:
     """Return why instances of a task cannot come or go while it runs, None if they can."""
     nodes = [graph.node(operator) for operator in task.operators]
-    if is_source(graph, task):
-        return f"{nodes[0].name!r} reads, and its partitions are dealt out when it begins"
     for node in nodes:
         if in_caller(node):
             return f"{node.name!r} runs in the process that started the job"

@@ -22,7 +22,10 @@ NO_TASK_MANAGERS = (
 
 @dataclass(frozen=True, slots=True)
 class MoveOrder:
-    """All key groups of an instance, by its name, are to go to instances of its task at a task manager."""
+    """All key groups of an instance, by its name, or all partitions that it reads, are to go to a task manager.
+
+    There instances of its task take them over.
+    """
 
     instance: str
     manager: str
@@ -56,7 +59,7 @@ class MoveSummary:
     marker took, from the order to the word that a giver has had it on every channel. ``checkpoints`` went in between
     rounds. ``planned_bytes`` and ``planned_ms`` were expected, the latter by the pace of the move before (null: there
     was none). ``source_rows_s`` are rows a second that the job read in the minute before and during the move (null: too
-    short to tell).
+    short to tell). Of a source it is ``partitions`` that have moved, behind a checkpoint, and nothing else.
     """
 
     key_groups: int
@@ -72,9 +75,12 @@ class MoveSummary:
     planned_bytes: int = 0
     planned_ms: float | None = None
     source_rows_s: tuple[float | None, float | None] = (None, None)
+    partitions: int = 0
 
     def sentence(self) -> str:
         """Return it in words."""
+        if self.partitions:
+            return f"{self.partitions} partition{'s' if self.partitions > 1 else ''} in {self.took_ms:,.0f} ms"
         (pause, slow), (before, during) = self.pause_ms, self.source_rows_s
         rates = ""
         if before is not None and during is not None:

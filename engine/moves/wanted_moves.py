@@ -1,13 +1,14 @@
 """The key groups that an order moves, and how many of them at a time. Pure."""
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engine.moves.movable import fault, refusal, together
+from penstock.engine.moves.movable import fault, is_source, refusal, together
 from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
+from penstock.engine.plan.planner import in_caller
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph, Task
 from penstock.model.ids import TaskId
@@ -46,11 +47,7 @@ def wanted_move(
     reason = refusal(graph, task.id)
     if reason is not None:
         raise OptionError(f"{order.instance!r} does not move: {reason}.")
-    if order.manager not in places.values():
-        known = ", ".join(sorted(set(places.values())))
-        raise OptionError(f"no task manager {order.manager!r} hosts an instance; those that do are {known}.")
-    if places.get(order.instance) == order.manager:
-        raise OptionError(f"{order.instance!r} is at {order.manager!r} already.")
+    _check_places(places, order)
     takers = [index for index, name in enumerate(graph.instances(task)) if places.get(name) == order.manager]
     if not takers:
         name = graph.name(task)
@@ -66,6 +63,40 @@ def wanted_move(
     if not groups:
         raise OptionError(f"{order.instance!r} has no key groups: they have moved before.")
     return WantedMove(min(together(graph, task.id)), tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class WantedHandover:
+    """All partitions that an instance of a source has are to go to ``takers``; ``instances`` are all of the source."""
+
+    task: TaskId
+    instances: tuple[str, ...]
+    giver: str
+    takers: tuple[str, ...]
+
+
+def wanted_handover(
+    graph: ExecutionGraph, places: Mapping[str, str], ended: Collection[str], order: MoveOrder
+) -> WantedHandover | None:
+    """Return which partitions an order moves; None: the instance does not read from outside.
+
+    Raises:
+        OptionError: it cannot be done; the text says why.
+    """
+    task, _ = _instance(graph, order.instance)
+    if not is_source(graph, task):
+        return None
+    if in_caller(graph.node(task.head)):
+        raise OptionError(f"{order.instance!r} reads what the process has that started the job.")
+    _check_places(places, order)
+    instances = tuple(name for name in graph.instances(task) if name in places)
+    if order.instance in ended:
+        raise OptionError(f"{order.instance!r} reads nothing: what it read has ended, or is with others.")
+    takers = tuple(name for name in instances if places[name] == order.manager and name not in ended)
+    if not takers:
+        name = graph.name(task)
+        raise OptionError(f"no instance of {name!r} that reads is at {order.manager!r}, which could take over.")
+    return WantedHandover(task.id, instances, order.instance, takers)
 
 
 def wanted_groups(graph: ExecutionGraph, owners: Mapping[TaskId, Owners], order: GroupsOrder) -> WantedMove:
@@ -98,6 +129,14 @@ def round_groups(groups: int, state_bytes: int) -> int:
     # At most four times as many as are known, so that a few empty ones do not stand for all.
     fitting = ROUND_BYTES * groups // max(state_bytes, 1)
     return max(1, min(fitting, 4 * groups, MOST_GROUPS))
+
+
+def _check_places(places: Mapping[str, str], order: MoveOrder) -> None:
+    if order.manager not in places.values():
+        known = ", ".join(sorted(set(places.values())))
+        raise OptionError(f"no task manager {order.manager!r} hosts an instance; those that do are {known}.")
+    if places.get(order.instance) == order.manager:
+        raise OptionError(f"{order.instance!r} is at {order.manager!r} already.")
 
 
 def _instance(graph: ExecutionGraph, name: str) -> tuple[Task, int]:

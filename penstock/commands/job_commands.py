@@ -158,9 +158,9 @@ def move(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Let what an instance has by keys go to instances of its task at another task manager, while the job runs.
+    """Let what an instance has by keys, or reads, go to others of its task at a task manager, while the job runs.
 
-    Waits until that is done. Nothing else of the job stands still meanwhile.
+    Waits until that is done. Nothing else stands still meanwhile. Partitions of a source go behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_move import await_move, print_move

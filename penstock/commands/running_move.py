@@ -42,9 +42,14 @@ def print_move(record: MoveRecord, *, as_json: bool) -> None:
         return
     summary = record.summary
     assert summary is not None
+    where = f"{record.instance} has moved to {record.task_manager}"
+    if summary.partitions:
+        plural = "" if summary.partitions == 1 else "s"
+        print(f"{where}: {summary.partitions} partition{plural} in {seconds_text(summary.took_ms / 1e3)}")
+        return
     pause, slow = summary.pause_ms
     print(
-        f"{record.instance} has moved to {record.task_manager}: {count_text(summary.key_groups)} key groups with "
+        f"{where}: {count_text(summary.key_groups)} key groups with "
         f"{bytes_text(summary.state_bytes)} in {seconds_text(summary.took_ms / 1e3)}, {summary.rounds} rounds of "
         f"{summary.round_p50_ms:.1f} ms (p99 {summary.round_p99_ms:.1f} ms); keys paused {pause:.1f} ms (p99 "
         f"{slow:.1f} ms)"

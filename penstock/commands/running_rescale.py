@@ -40,6 +40,8 @@ def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
         return
     if summary.live:
         moved = f"{count_text(summary.key_groups_moved)} of {count_text(summary.key_groups)} key groups moved"
+        if summary.partitions_moved:
+            moved = f"{summary.partitions_moved} partitions and {moved}"
         took = seconds_text(summary.waited_ms / 1e3)
         print(f"{job} has {_instances(summary.before, summary.after)}: {moved} in {took}, while it ran")
         return

@@ -10,25 +10,29 @@ from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners, moved
 
 UNDER_WAY = "a move of key groups was under way"
+HANDS_OVER = "partitions of a source were about to change their instances"
 
 
 @dataclass(slots=True)
 class HeldMoves:
     """The last move of a deployment, whether it is under way, and the owners of tasks of which key groups have moved.
 
-    ``built`` are the owners of each task when it was built.
+    ``built`` are the owners of each task when it was built. A source here ``hands over`` partitions, or takes some.
     """
 
     graph: ExecutionGraph
     built: Mapping[TaskId, Owners]
     last: int = 0
     is_under_way: bool = False
+    hands_over: bool = False
     owners: dict[TaskId, Owners] = field(default_factory=dict)
 
     @property
     def fault(self) -> str | None:
         """Why no other head may go on with the deployment, None: it may."""
-        return UNDER_WAY if self.is_under_way else None
+        if self.is_under_way:
+            return UNDER_WAY
+        return HANDS_OVER if self.hands_over else None
 
     def begin(self, order: SendMarkers) -> None:
         """A round begins: from its markers on, key groups have other owners."""

@@ -9,6 +9,7 @@ from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_growth import ManagedGrowth
 from penstock.engine.executors.managers.managed_moves import ManagedMoves, StateBytes
+from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
 from penstock.engine.moves.live_changes import LiveChange
@@ -35,14 +36,16 @@ class ManagedChanges:
 
         ``state_bytes`` returns how much state some operators, by name, have at a task manager.
         """
-        self._moves = ManagedMoves(head, deployments, context, state_bytes)
-        self._growth = ManagedGrowth(head, deployments, self._moves, context, self._come_to)
+        self._partitions = ManagedPartitions(head, deployments, context)
+        self._moves = ManagedMoves(head, deployments, context, state_bytes, self._partitions)
+        self._growth = ManagedGrowth(head, deployments, self._moves, self._partitions, context, self._come_to)
         self._others_come_to, self._clock = come_to, context.clock
 
     @property
     def due_ns(self) -> int | None:
         """When something takes too long; None: nothing is under way."""
-        return self._moves.due_ns
+        times = (self._moves.due_ns, self._partitions.due_ns)
+        return min((time_ns for time_ns in times if time_ns is not None), default=None)
 
     @property
     def owners(self) -> Mapping[TaskId, Owners]:
@@ -82,6 +85,7 @@ class ManagedChanges:
 
     def gone(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Tasks (None: all) are taken down."""
+        self._partitions.gone(tasks)
         self._moves.gone(tasks, error)
         self._growth.gone(tasks)
 
@@ -100,11 +104,14 @@ class ManagedChanges:
             case ms.MarkersSent() | ms.StateGiven() | ms.StateInstalled():
                 self._moves.hear(message)
                 return True
+            case ms.PartitionsHeld() | ms.PartitionsStopped() | ms.PartitionsGiven() | ms.PartitionsTaken():
+                self._partitions.hear(manager, message)
+                return True
         return False
 
     def turn(self) -> Struck | None:
         """Take the next steps that are due; return what strikes the job."""
-        return self._growth.turn() or self._moves.turn()
+        return self._partitions.turn() or self._growth.turn() or self._moves.turn()
 
     def _come_to(self, graph: ExecutionGraph) -> None:
         self._moves.graph = graph

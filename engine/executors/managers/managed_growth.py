@@ -5,18 +5,21 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
+from penstock.engine.dataflow.checkpoint_port import participants
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployment, Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_moves import ManagedMoves
+from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
+from penstock.engine.moves.dealt_partitions import evened
 from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.moves.movable import is_source
 from penstock.engine.moves.move_orders import MoveSummary
 from penstock.engine.moves.spreading import shares, spread
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.model.errors import PlanChangedError
-from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.execution_graph import ExecutionGraph, Task
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 
@@ -28,6 +31,7 @@ class _Step(Enum):
     SINKS = "sinks are ready for more writers"
     BUILT = "new instances are built"
     JOINED = "producers send to them"
+    DEALT = "partitions have changed their instances"
     MOVED = "key groups have moved"
     LEFT = "instances that go have ended"
 
@@ -42,6 +46,8 @@ class _Change:
     deployments: list[Deployment] = field(default_factory=list)
     awaited: set[tuple[int, str]] = field(default_factory=set)
     moves: list[tuple[TaskId, Groups]] = field(default_factory=list)
+    sources: list[Task] = field(default_factory=list)
+    partitions: int = 0
     leaving: set[str] = field(default_factory=set)
     moved: list[MoveSummary] = field(default_factory=list)
     targets: dict[str, str] = field(default_factory=dict)
@@ -55,11 +61,12 @@ class ManagedGrowth:
         head: Head,
         deployments: Deployments,
         moves: ManagedMoves,
+        partitions: ManagedPartitions,
         context: AttemptContext,
         come_to: Callable[[ExecutionGraph], None],
     ) -> None:
         """Begin without one; ``come_to`` lets everything of the attempt go by another plan from now on."""
-        self._head, self._deployments, self._moves = head, deployments, moves
+        self._head, self._deployments, self._moves, self._partitions = head, deployments, moves, partitions
         self._clock, self._checkpoints, self._come_to = context.clock, context.checkpoints, come_to
         self._attempts: dict[TaskId, int] = {}
         self._left: set[str] = set()
@@ -108,7 +115,7 @@ class ManagedGrowth:
         self._change, self._moves.held, self._reason = None, False, None
         if tasks is not None and not change.change.tasks() <= tasks:
             self._reason = "instances of other tasks were to come or go with those that failed"
-        if change.change.grows and change.step not in (_Step.MOVED, _Step.LEFT):
+        if change.change.grows and change.step not in (_Step.DEALT, _Step.MOVED, _Step.LEFT):
             assert self._checkpoints is not None
             self._checkpoints.hold_barriers(held=False)
         self._come_to(change.change.after)
@@ -146,6 +153,8 @@ class ManagedGrowth:
                 self._join(change)
             case _Step.JOINED:
                 self._joined(change)
+            case _Step.DEALT:
+                self._deal_on(change)
             case _Step.MOVED:
                 self._move_on(change)
             case _Step.LEFT if not change.leaving:
@@ -158,7 +167,7 @@ class ManagedGrowth:
         if not self._moves.is_quiet():
             return
         if not change.change.grows:
-            self._begin_moves(change)
+            self._begin_to_deal(change)
             return
         assert self._checkpoints is not None
         managers = self._head.pool.live()
@@ -206,7 +215,8 @@ class ManagedGrowth:
             # All others have ended, and the last checkpoint waits for no barrier.
             return
         for deployment in change.deployments:
-            self._checkpoints.joined(deployment.places.keys(), self._attempts[min(deployment.tasks)])
+            attempt, new = self._attempts[min(deployment.tasks)], deployment.places.keys()
+            self._checkpoints.joined(new, attempt, new & participants(change.change.wide).readers)
         self._deployments.start(change.deployments)
         for deployment in change.deployments:
             self._head.send_to(deployment.managers, ms.JoinGrown(deployment.number))
@@ -216,7 +226,25 @@ class ManagedGrowth:
     def _joined(self, change: _Change) -> None:
         assert self._checkpoints is not None
         self._checkpoints.hold_barriers(held=False)
-        self._begin_moves(change)
+        self._begin_to_deal(change)
+
+    def _begin_to_deal(self, change: _Change) -> None:
+        change.sources, change.step = list(change.change.sources()), _Step.DEALT
+        self._deal_on(change)
+
+    def _deal_on(self, change: _Change) -> None:
+        """Let the next source even out its partitions, or begin with key groups."""
+        if not self._partitions.is_quiet():
+            return
+        if not change.sources:
+            self._begin_moves(change)
+            return
+        task = change.sources.pop(0)
+        running, staying = change.change.wide.instances(task), change.change.staying(task.id)
+        self._partitions.begin(task.id, running, staying, evened, partial(self._dealt, change))
+
+    def _dealt(self, change: _Change, partitions: int) -> None:
+        change.partitions += partitions
 
     def _begin_moves(self, change: _Change) -> None:
         weights, graph, places = {}, change.change.after, self._deployments.places()
@@ -257,7 +285,7 @@ class ManagedGrowth:
         for deployment in self._deployments:
             deployment.left |= names.intersection(deployment.places)
         took_ms = (self._clock.monotonic_ns() - change.began_ns) / 1e6
-        change.done(LiveDone(tuple(change.moved), took_ms))
+        change.done(LiveDone(tuple(change.moved), took_ms, change.partitions))
 
     def _passing(self) -> frozenset[str]:
         """Return the instances that read from others; producers that have ended say so to whoever joins them."""

@@ -1,6 +1,6 @@
 """Moves of a job on task managers, as its head carries them out: one order at a time, in rounds of some key groups."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.checkpoint.states import TRAVELLING
@@ -8,18 +8,27 @@ from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.executors.managers.managed_routes import ManagedRoutes
 from penstock.engine.executors.managers.places import names_at
 from penstock.engine.jobs.adoption import AdoptedDeployment
 from penstock.engine.jobs.attempt import AttemptContext, Struck
 from penstock.engine.moves import move_events as ev
+from penstock.engine.moves.dealt_partitions import PartitionMove, handed_over
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
 from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrder, MoveSummary, MoveTotals
 from penstock.engine.moves.round_times import may_begin
 from penstock.engine.moves.source_rates import SourceRates
-from penstock.engine.moves.wanted_moves import Groups, round_groups, wanted_groups, wanted_move
+from penstock.engine.moves.wanted_moves import (
+    Groups,
+    WantedHandover,
+    round_groups,
+    wanted_groups,
+    wanted_handover,
+    wanted_move,
+)
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
@@ -49,15 +58,33 @@ class _Order:
     begun: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """An order of which partitions change their instances."""
+
+    asked: AskedMove
+    task: TaskId
+    began_ns: int
+
+
 class ManagedMoves:
     """The moves of one attempt. It belongs to the thread that runs it."""
 
-    def __init__(self, head: Head, deployments: Deployments, context: AttemptContext, state_bytes: StateBytes) -> None:
+    def __init__(
+        self,
+        head: Head,
+        deployments: Deployments,
+        context: AttemptContext,
+        state_bytes: StateBytes,
+        partitions: ManagedPartitions,
+    ) -> None:
         """Begin without one; unless the job takes checkpoints, orders are refused.
 
-        ``state_bytes`` returns how much state some operators, by name, have at a task manager.
+        ``state_bytes`` returns how much state some operators, by name, have at a task manager; ``partitions`` go as
+        these have them go.
         """
-        self._state_bytes, self._warn = state_bytes, context.warn
+        self._state_bytes, self._warn, self._partitions = state_bytes, context.warn, partitions
+        self._reading: _Reading | None = None
         self.graph, self._key_groups = head.plan.graph, head.plan.loop.key_groups
         self._head, self._deployments, self._clock = head, deployments, context.clock
         self._checkpoints, self._orders = context.checkpoints, context.moves
@@ -108,7 +135,7 @@ class ManagedMoves:
 
     def is_quiet(self) -> bool:
         """Return whether nothing moves, and nothing is about to."""
-        return self._order is None and self._coordinator.moving is None
+        return self._order is None and self._coordinator.moving is None and self._partitions.is_quiet()
 
     def redistribute(self, lead: TaskId, groups: Groups, done: Callable[[MoveSummary], None]) -> None:
         """Begin to move key groups of the tasks that move with one, as nothing moves; ``done`` hears what it took.
@@ -139,6 +166,9 @@ class ManagedMoves:
         if self._order is not None and self._order.lead in down:
             # What earlier rounds have moved is where the checkpoint says, too.
             self._fail(RetryableError(f"the move of {self._order.asked.order.instance!r} is void: {reason}"))
+        if self._reading is not None and (tasks is None or self._reading.task in tasks):
+            asked, self._reading = self._reading.asked, None
+            self._refuse(asked, RetryableError(f"the move of {asked.order.instance!r} is void: {reason}"))
 
     def ended(self, instance: str) -> None:
         """An instance has ended."""
@@ -152,7 +182,7 @@ class ManagedMoves:
         if reroute is None:
             if self._order is not None:
                 self._go_on(self._order, now_ns)
-            elif not self.held and (asked := self._orders.take()) is not None:
+            elif not self.held and self._partitions.is_quiet() and (asked := self._orders.take()) is not None:
                 self._take(asked, now_ns)
             return None
         if now_ns < self._round_ns + ROUND_NS:
@@ -188,10 +218,14 @@ class ManagedMoves:
     def _take(self, asked: AskedMove, now_ns: int) -> None:
         order, planned = asked.order, 0
         try:
+            places = self._deployments.places()
             if isinstance(order, GroupsOrder):
                 wanted = wanted_groups(self.graph, self.owners, order)
+            elif (reads := wanted_handover(self.graph, places, self.ended_instances, order)) is not None:
+                self._hand_over(reads, asked, now_ns)
+                return
             else:
-                wanted = wanted_move(self.graph, self.owners, self._deployments.places(), order)
+                wanted = wanted_move(self.graph, self.owners, places, order)
                 planned = self._planned_bytes(order.instance, wanted.lead)
         except PenstockError as error:
             asked.answer.set_exception(error)
@@ -201,6 +235,34 @@ class ManagedMoves:
         account = MoveAccount(now_ns, planned, planned_ms)
         self._order = _Order(asked, wanted.lead, wanted.groups, account, self._begun())
         self._go_on(self._order, now_ns)
+
+    def _hand_over(self, wanted: WantedHandover, asked: AskedMove, now_ns: int) -> None:
+        self._reading = _Reading(asked, wanted.task, now_ns)
+
+        def choose(held: Mapping[str, Sequence[str]], stay: Sequence[str]) -> Sequence[PartitionMove]:
+            return handed_over(held, wanted.giver, set(wanted.takers) & set(stay)) if wanted.giver in held else ()
+
+        self._partitions.begin(wanted.task, wanted.instances, wanted.instances, choose, self._handed_over)
+
+    def _handed_over(self, partitions: int) -> None:
+        reading, self._reading = self._reading, None
+        if reading is None:
+            return
+        if not partitions:
+            self._refuse(
+                reading.asked, OptionError(f"{reading.asked.order.instance!r} reads nothing that others could.")
+            )
+            return
+        took_ms = (self._clock.monotonic_ns() - reading.began_ns) / 1e6
+        self._finish(reading.asked, MoveSummary(0, 0, 0, took_ms, 0.0, 0.0, partitions=partitions))
+
+    def _finish(self, asked: AskedMove, done: MoveSummary) -> None:
+        asked.answer.set_result(done)
+        self._warn(f"MOVED: {asked.order.instance} to {asked.order.manager}: {done.sentence()}")
+
+    def _refuse(self, asked: AskedMove, error: PenstockError) -> None:
+        asked.answer.set_exception(error)
+        self._warn(f"NOT MOVED: {error}")
 
     def _planned_bytes(self, instance: str, lead: TaskId) -> int:
         """Return about how much state an instance gives, and those that move with it."""
@@ -284,11 +346,9 @@ class ManagedMoves:
         done = account.summary(now_ns, self.rates)
         if done.state_bytes:
             self._ns_per_byte = 1e6 * done.took_ms / done.state_bytes
-        order.asked.answer.set_result(done)
-        self._warn(f"MOVED: {order.asked.order.instance} to {order.asked.order.manager}: {done.sentence()}")
+        self._finish(order.asked, done)
 
     def _fail(self, error: PenstockError) -> None:
         order, self._order = self._order, None
         if order is not None:
-            order.asked.answer.set_exception(error)
-            self._warn(f"NOT MOVED: {error}")
+            self._refuse(order.asked, error)

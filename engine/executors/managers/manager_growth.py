@@ -55,18 +55,18 @@ class ManagerGrowth:
         self._grown[order.deployment] = hosted, growth
         failpoint("growth.built")
 
-    def join(self, deployment: int) -> None:
-        """Let producers that are here send to the new instances, and say so; one that is taken down has none."""
-        if deployment in self._grown:
-            hosted, growth = self._grown.pop(deployment)
-            hosted.join(growth)
-            self._tell(ms.ChannelsJoined(deployment))
+    def hear(self, order: ms.JoinGrown | ms.Dismiss, hosted: HostedInstances | None) -> None:
+        """Let producers that are here send to new instances, or to fewer; these hear of it, and end.
 
-    @staticmethod
-    def dismiss(order: ms.Dismiss, hosted: HostedInstances | None) -> None:
-        """Let producers that are here send to so many instances alone; those that go hear of it, and end."""
-        if hosted is not None:
-            hosted.build.dismiss({TaskId(task): count for task, count in order.kept.items()})
+        One that is taken down has no producers.
+        """
+        if isinstance(order, ms.Dismiss):
+            if hosted is not None:
+                hosted.build.dismiss({TaskId(task): count for task, count in order.kept.items()})
+        elif order.deployment in self._grown:
+            grower, growth = self._grown.pop(order.deployment)
+            grower.join(growth)
+            self._tell(ms.ChannelsJoined(order.deployment))
 
     def forget(self, deployment: int) -> None:
         """Let go of a deployment that is taken down."""

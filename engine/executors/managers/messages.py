@@ -33,6 +33,18 @@ from penstock.engine.executors.managers.move_messages import (
     StateInstalled,
     ToMovers,
 )
+from penstock.engine.executors.managers.partition_messages import (
+    GivePartitions,
+    HoldPartitions,
+    OfPartitions,
+    PartitionsGiven,
+    PartitionsHeld,
+    PartitionsStopped,
+    PartitionsTaken,
+    StopPartitions,
+    TakePartitions,
+    ToSources,
+)
 from penstock.engine.executors.managers.plan_messages import ChangePlan, SetCores, SetMemory, WarmedUp
 from penstock.engine.executors.managers.progress_messages import Progress, RegionProgress
 from penstock.engine.executors.managers.step_messages import OutOfStep, StuckInStep
@@ -44,9 +56,11 @@ from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
 
 __all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
-__all__ += ["Grow", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves", "OutOfStep", "Progress"]
-__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetCores", "SetKeep", "SetMemory"]
-__all__ += ["SetRoutes", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
+__all__ += ["GivePartitions", "Grow", "HoldPartitions", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves"]
+__all__ += ["OfPartitions", "OutOfStep", "PartitionsGiven", "PartitionsHeld", "PartitionsStopped", "PartitionsTaken"]
+__all__ += ["Progress", "StopPartitions", "TakePartitions", "ToSources"]
+__all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "SetRoutes"]
+__all__ += ["SetCores", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
 
 class Setup(Message, frozen=True):
@@ -277,6 +291,10 @@ ToManager = (
     | Grow
     | JoinGrown
     | Dismiss
+    | HoldPartitions
+    | StopPartitions
+    | GivePartitions
+    | TakePartitions
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
@@ -308,6 +326,7 @@ ToHead = (
     | Adopted
     | OfMoves
     | ChannelsJoined
+    | OfPartitions
 )
 """What a task manager says."""
 

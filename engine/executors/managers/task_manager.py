@@ -21,6 +21,7 @@ from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
 from penstock.engine.executors.managers.manager_growth import ManagerGrowth, crossings_of
 from penstock.engine.executors.managers.manager_moves import ManagerMoves
+from penstock.engine.executors.managers.manager_partitions import ManagerPartitions
 from penstock.engine.executors.managers.manager_shell import ManagerShell, meet, surroundings
 from penstock.engine.executors.managers.manager_uploads import ManagerUploads, upload
 from penstock.engine.executors.managers.part_readings import read_all, status_of
@@ -65,6 +66,7 @@ class TaskManager:
         """Those that it has said, as they were raised, if it is in the process of its head."""
         self._moves = ManagerMoves(self._tell)
         self._growth = ManagerGrowth(self._deployed, self._moves, self._tell)
+        self._partitions = ManagerPartitions(self._deployed, self._tell)
         self._begun = 0
         self._run = 0 if setup.storage is None else setup.storage.run
         self._bad_records: list[FirstBadRecord] = []
@@ -87,10 +89,10 @@ class TaskManager:
                 self._plan = self._plans.read(message.plan)
             case ms.Deploy() | ms.Grow():
                 self._deploy(message)
-            case ms.JoinGrown():
-                self._growth.join(message.deployment)
-            case ms.Dismiss():
-                self._growth.dismiss(message, self._hosted)
+            case ms.JoinGrown() | ms.Dismiss():
+                self._growth.hear(message, self._hosted)
+            case ms.ToSources():
+                self._partitions.hear(message, self._fail)
             case ms.Start():
                 self._start(message.deployment)
             case ms.TakeDown():
@@ -140,6 +142,7 @@ class TaskManager:
         """Let one instance do one piece of work, and let links carry what there is."""
         self._background.collect()
         outcome = self._step()
+        self._partitions.look()
         self._is_idle = not isinstance(outcome, Ran) and not self.is_touched()
         for lost in self._shell.links.turn():
             part = self._deployed.get(lost.region)
@@ -339,26 +342,24 @@ class TaskManager:
         except BaseException as error:
             self.errors.let_through(error)
             at = hosted.worker.at
-            self._fail(hosted, error, None if at is None else at.name)
+            self._fail(error, None if at is None else at.name)
             return Waiting(None)
         if hosted.dead_letters.failure is not None:
-            self._fail(hosted, hosted.dead_letters.failure, None)
+            self._fail(hosted.dead_letters.failure, None)
         return outcome
 
-    def _fail(self, hosted: HostedInstances, error: BaseException, instance: str | None) -> None:
+    def _fail(self, error: BaseException, instance: str | None) -> None:
         """Say it, and let what it struck stand still until it is taken down."""
         for deployment, deployed in self._deployed:
             struck = instance is None or any(item.name == instance for item in deployed.part.instances)
-            if struck and deployed.runs and not deployed.stands_still:
+            if struck and deployed.runs and not deployed.stands_still and self._hosted is not None:
                 deployed.stands_still, deployed.fault = True, f"{type(error).__name__} in {instance}: {error}"
-                hosted.worker.remove(deployed.part.instances)
+                self._hosted.worker.remove(deployed.part.instances)
                 self._tell(ms.Failed(deployment, instance, self.errors.failure(error)))
 
     def _say_ended(self) -> None:
         for deployment, deployed in self._deployed:
-            if not deployed.runs or deployed.ended or deployed.stands_still:
-                continue
-            if deployed.is_done:
+            if deployed.runs and deployed.is_done and not (deployed.ended or deployed.stands_still):
                 deployed.ended = True
                 self._shell.links.end(deployment)
                 self._say_metrics()

@@ -23,13 +23,17 @@ LIVE_CHANCE = 0.7
 
 @dataclass
 class RescaleCounts:
-    """Counts of one seed, over all attempts and runs: key groups that ``moved``, ``live`` changes stop nothing."""
+    """Counts of one seed, over all attempts and runs: key groups that ``moved``, ``live`` changes stop nothing.
+
+    So many ``partitions`` of sources changed their instances in these.
+    """
 
     asked: int = 0
     done: int = 0
     failed: int = 0
     moved: int = 0
     live: int = 0
+    partitions: int = 0
 
 
 class RandomRescales:
@@ -69,6 +73,7 @@ class RandomRescales:
             self.counts.done += 1
             self.counts.moved += asked.result().key_groups_moved
             self.counts.live += asked.result().live
+            self.counts.partitions += asked.result().partitions_moved
         else:
             self.counts.failed += 1
 

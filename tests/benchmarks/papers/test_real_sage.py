@@ -149,8 +149,8 @@ def test_a_service_answers_later_while_it_is_slow() -> None:
     assert min(min(took_s(9.0), took_s(21.0)) for _ in range(10)) < 0.3
 
 
+@pytest.mark.long("a minute on real parts; test_rows_say_what_was_met_and_what_was_not has runs that are known")
 @pytest.mark.slow
-@pytest.mark.kafka
 def test_a_small_run_on_a_broker(tmp_path: Path) -> None:
     ((case, _),) = cases(Scale.SMOKE, 1)
     run_case(case, tmp_path / "cpu-1")

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from penstock.engine.plan.recut import instances_by_name
+from penstock.model.errors import OptionError
 from tests.contracts.executors.metered import ROWS, MeteredJob, task_managers, until
+from tests.contracts.executors.test_moves import move
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.test_rescaling import read, running
 from tests.contracts.executors.ways import PROCESSES
@@ -43,6 +47,30 @@ def test_a_task_manager_that_is_killed_afterwards_goes_on_with_the_new_paralleli
     until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
     read(job, handle, 3_000)
     assert instances_by_name(running(handle).graph)["per key"] == 3
+    job.give(ROWS)
+    handle.wait()
+    job.check()
+
+
+def test_partitions_change_their_instances_while_they_are_read(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=2)
+    read(job, handle, 800)
+    summary = handle.rescale("numbers", 3)
+    wider = {"numbers": 3, "all": 3, "rows": 3}
+    assert (summary.before, summary.after) == (dict.fromkeys(wider, 2), wider)
+    assert summary.live and summary.partitions_moved == 1
+    read(job, handle, 1_600)
+    assert handle.rescale("numbers", 2).partitions_moved == 1
+    read(job, handle, 2_400)
+    given = move(handle, "numbers", 1)
+    assert (given.partitions, given.key_groups) == (2, 0)
+    with pytest.raises(OptionError, match="reads nothing"):
+        move(handle, "numbers", 1)
+    read(job, handle, 3_200)
+    kill(task_managers()[0].pid)
+    until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
     job.give(ROWS)
     handle.wait()
     job.check()

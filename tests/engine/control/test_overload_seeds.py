@@ -74,8 +74,8 @@ def faults(seed: int, rule: GuardRule | None = None) -> list[str]:
         lag_s = stream.lag / rate
         wrong = [*_wrong_everywhere(case, keeps), *_wrong_after_settling(case, load, keeps[SETTLE:], lag_s)]
         found += [f"seed {seed}, plateau {number} at {load} of {case}: {text}" for text in wrong]
-        if case.is_held_back and load > 1.0:
-            # What is held back for ever is no backlog to begin the next plateau with.
+        if load > 1.0 and (case.is_held_back or case.minimum * load > 1.0):
+            # What is held back, or must be kept though it does not fit, is no backlog to begin the next plateau with.
             stream.read = stream.offered
     return found
 

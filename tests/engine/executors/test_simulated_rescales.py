@@ -5,19 +5,25 @@ how many it tries of each.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.engine.dataflow.exchange import Output
+from penstock.engine.dataflow.source_watermark import SourceWatermark
+from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.operators.process.descriptor import ProcessDescriptor
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.halves import SendingHalf
+from penstock.model.connectors import Read, Reader, Source
 from penstock.state.checkpoints.manifest import InstanceEntry
 from tests.engine.executors.test_simulated_moves import MOVING
 
@@ -26,12 +32,61 @@ SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_RESCALE_SEEDS", str(EACH))))
 FEW = (3, 4, 9)
 """Seeds in which instances come and go while a job runs."""
 
+IN_ORDER = range(1, 9)
+
 MANY = range(1, 41)
+
+
+PARTS = 5
+
+
+class Parts(Source):
+    """Rows in an order of their own in each partition; a column says which it is."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema({"part": pa.int64(), "value": pa.int64(), "at": pa.timestamp("us")})
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        return [str(part) for part in range(PARTS)]
+
+    def open(self, partition: str, position: Any | None) -> Reader:
+        rng = np.random.default_rng(int(partition))
+        times = np.sort(rng.integers(0, 60_000_000, 40))
+        columns = pa.array([int(partition)] * 40), pa.array(rng.integers(0, 1_000, 40)), pa.array(times)
+        arrays = [*columns[:2], columns[2].cast(pa.timestamp("us"))]
+        return Once(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+
+
+class Once(Reader):
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self.rows = rows
+
+    def read(self, max_rows: int) -> Read:
+        return Read(self.rows, ended=True)
+
+    def position(self) -> Any:
+        return None
+
+
+class Chained(ps.Process):
+    """Says of each row what follows from it and all before it of its partition, in their order."""
+
+    before = ps.value_state(int)
+
+    def process(self, row: dict[str, Any], context: Any) -> Iterator[dict[str, Any]]:
+        self.before.set(((self.before.get() or 0) * 31 + row["value"]) % 1_000_003)
+        yield {"part": context.key, "chain": self.before.get()}
+
+
+def ordered(job: ps.Job) -> None:
+    rows = ps.read(Parts(), time="at", job=job).name("rows").key_by("part")
+    rows.process(Chained, {"part": int, "chain": int}, order="arrival").name("chain").collect().name("out")
 
 
 def rescaled(name: str, folder: Path, *, managed: bool) -> Simulation:
     job = ps.Job()
-    MOVING[name](job)
+    (ordered if name == "ordered" else MOVING[name])(job)
     paging = SimulatedPaging(folder, PagingOptions())
     made = Simulation(record_pipeline(job.graph, 10_000), managed=managed, paging=paging)
     made.rescales = True
@@ -45,6 +100,7 @@ def check(results: list[SeedResult], *, live: bool) -> None:
     assert sum(item.moved for item in counted) > 0
     if live:
         assert sum(item.live for item in counted) > 0
+        assert sum(item.partitions for item in counted) > 0
 
 
 @pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
@@ -78,6 +134,44 @@ def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
     simulation = rescaled("tumbled", tmp_path, managed=True)
     problems = (simulation.run(seed).problem for seed in MANY)
     assert any(problem is not None and "has not ended" in problem for problem in problems)
+
+
+def test_rows_of_a_partition_stay_in_order_though_it_is_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = in_order_of_arrival(tmp_path, monkeypatch)
+    results = [simulation.run(seed) for seed in IN_ORDER]
+    check(results, live=True)
+    assert sum(result.moves.partitions for result in results if result.moves is not None) > 0
+
+
+def test_rows_that_overtake_others_of_their_partition_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a bug: who takes a partition reads it on before the rows that were read of it have passed."""
+    monkeypatch.setattr(ManagedPartitions, "_has_passed", lambda self, handover: True)
+    simulation = in_order_of_arrival(tmp_path, monkeypatch)
+    problems = (simulation.run(seed).problem for seed in MANY)
+    assert any(problem is not None and "rows" in problem for problem in problems)
+
+
+def test_windows_that_do_not_wait_for_a_partition_on_its_way_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plant a bug: who takes a partition says watermarks that are past it, as others did."""
+    monkeypatch.setattr(SourceWatermark, "is_past", lambda self, partition, time_us: True)
+    simulation = rescaled("tumbled", tmp_path, managed=True)
+    problems = (simulation.run(seed).problem for seed in MANY)
+    assert any(problem is not None and "rows" in problem for problem in problems)
+
+
+def in_order_of_arrival(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """Return a job of what depends on the order of rows in a partition: that is promised by its key.
+
+    Instances of its source are asked for their partitions all the time, and have others then.
+    """
+    monkeypatch.setattr(ProcessDescriptor, "depends_on", lambda self, spec: None)
+    simulation = rescaled("ordered", folder, managed=True)
+    simulation.moves, simulation.moves_wanted = True, 200.0
+    return simulation
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")

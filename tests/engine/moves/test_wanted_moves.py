@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import count
 from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
-from penstock.engine.moves.wanted_moves import MOST_GROUPS, ROUND_BYTES, round_groups, wanted_groups, wanted_move
+from penstock.engine.moves.wanted_moves import (
+    MOST_GROUPS,
+    ROUND_BYTES,
+    round_groups,
+    wanted_groups,
+    wanted_handover,
+    wanted_move,
+)
 from penstock.engine.plan.planner import plan
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.model.errors import OptionError
@@ -83,6 +90,27 @@ def test_a_round_is_bounded_by_what_is_known(groups: int, state_bytes: int) -> N
     assert 1 <= now <= min(4 * groups, MOST_GROUPS)
     assert now == 1 or now * state_bytes <= ROUND_BYTES * groups
     assert round_groups(0, 0) >= 1
+
+
+def test_partitions_go_to_those_that_read_there() -> None:
+    job = ps.Job()
+    rows = ps.read_nexmark("bid", ps.NexmarkConfig(events=10), watermark="1s", job=job).name("rows")
+    rows.key_by("auction").agg(seen=count()).name("counts").collect().name("out")
+    graph, order = plan(job.graph, 4), MoveOrder("rows[0]", "tm-1")
+    wanted = wanted_handover(graph, PLACES, (), order)
+    assert wanted is not None
+    assert (wanted.giver, wanted.takers, len(wanted.instances)) == ("rows[0]", ("rows[1]", "rows[3]"), 4)
+    assert wanted_handover(graph, PLACES, (), MoveOrder(NAMES[0], "tm-1")) is None
+    with pytest.raises(OptionError, match="reads what the process has that started the job"):
+        wanted_handover(GRAPH, PLACES, (), order)
+    for ended, told in (
+        (("rows[0]",), "reads nothing: what it read has ended"),
+        (("rows[1]", "rows[3]"), "no instance of 'rows' that reads is at 'tm-1'"),
+    ):
+        with pytest.raises(OptionError, match=told):
+            wanted_handover(graph, PLACES, ended, order)
+    with pytest.raises(OptionError, match="is at 'tm-0' already"):
+        wanted_handover(graph, PLACES, (), MoveOrder("rows[0]", "tm-0"))
 
 
 def test_key_groups_go_where_it_is_said() -> None:

@@ -1,6 +1,6 @@
 """Messages as bytes: what one side says the other reads, and nothing else."""
 
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.dataflow.partition_handover import GivenPartition, HeldSource
 from penstock.engine.executors.managers.adoption_messages import (
     GuardTerms,
     HeldDeployment,
@@ -33,6 +34,7 @@ from penstock.engine.jobs.ledger import EdgeLine, Ledger, OperatorLine
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.engine.jobs.rows_decided import RowsDecided
+from penstock.engine.restore.source_positions import PartitionPosition
 from penstock.model.outstanding import Outstanding
 from penstock.model.sic import CheckTimes, SicGroup, SicTerms
 from penstock.shedding.kept_log import Stretch
@@ -117,6 +119,10 @@ HOLDINGS = st.builds(
     RECEIPTS,
     SHEDDING,
 )
+GIVEN = st.builds(
+    GivenPartition, st.builds(PartitionPosition, JSON, COUNTS, COUNTS, st.booleans(), COUNTS), *[st.booleans()] * 3
+)
+SOURCES = st.lists(st.builds(HeldSource, NAME, NAMES, NAMES, COUNTS, FLAG, FLAG), max_size=2).map(tuple)
 OWNERS = st.builds(Owner, job=NAME, user=NAME, host=NAME, machine=NAME, pid=COUNTS, process_start=NAME, since_us=COUNTS)
 SEEN = st.none() | st.tuples(COUNTS, COUNTS)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
@@ -142,6 +148,10 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, Any]: st.dictionaries(st.text(max_size=5), JSON, max_size=3),
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
     dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
+    dict[str, tuple[str, ...]]: st.dictionaries(NAME, NAMES, max_size=2),
+    dict[str, GivenPartition]: st.dictionaries(NAME, GIVEN, max_size=2),
+    dict[str, dict[str, GivenPartition]]: st.dictionaries(NAME, st.dictionaries(NAME, GIVEN, max_size=2), max_size=2),
+    tuple[HeldSource, ...]: SOURCES,
     JobMetrics: METRICS,
     MachineReading: st.builds(MachineReading, COUNTS, NAME, WHOLE, COUNTS, WHOLE, COUNTS),
     Traffic: st.builds(Traffic, *[st.integers(0, 1 << 40)] * 4),
@@ -175,9 +185,8 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
 
 def messages(side: Any) -> st.SearchStrategy[Message]:
     kinds = get_args(side)
-    return st.one_of(
-        [st.builds(kind, **{name: FIELDS[hint] for name, hint in kind.__annotations__.items()}) for kind in kinds]
-    )
+    fields = {kind: {name: get_type_hints(kind)[name] for name in kind.__struct_fields__} for kind in kinds}
+    return st.one_of([st.builds(kind, **{name: FIELDS[hint] for name, hint in fields[kind].items()}) for kind in kinds])
 
 
 @given(messages(ToManager))

@@ -1,0 +1,45 @@
+"""Changes of parallelism to which a job comes while it runs: of sources, too, where chains stay as they are."""
+
+import penstock as ps
+from penstock import col, count
+from penstock.engine.moves.live_changes import LiveChange, live_change
+from penstock.engine.plan.planner import plan
+from penstock.engine.plan.recut import recut
+from penstock.model.execution_graph import ExecutionGraph
+
+
+def counted(parallelism: int) -> ExecutionGraph:
+    job = ps.Job()
+    rows = ps.read_nexmark("bid", ps.NexmarkConfig(events=10), watermark="1s", job=job).name("rows")
+    some = rows.filter(col("auction") > 0).name("some")
+    some.key_by("auction").agg(seen=count()).name("counts").collect().name("out")
+    return plan(job.graph, parallelism)
+
+
+GRAPH = counted(2)
+
+
+def to(graph: ExecutionGraph, **parallelism: int) -> LiveChange | str:
+    return live_change(graph, recut(graph, parallelism, 16))
+
+
+def test_a_source_gets_instances_with_what_it_is_chained_to() -> None:
+    change = to(GRAPH, rows=3)
+    assert isinstance(change, LiveChange)
+    (source,) = change.sources()
+    assert (change.new(), change.leaving()) == (("rows -> some[2]",), ())
+    assert len(change.wide.instances(source)) == len(change.staying(source.id)) == 3
+    narrower = to(change.after, rows=1)
+    assert isinstance(narrower, LiveChange)
+    assert narrower.leaving() == ("rows -> some[1]", "rows -> some[2]")
+    assert narrower.staying(source.id) == ("rows -> some[0]",)
+
+
+def test_no_partition_changes_its_instance_where_no_source_changes() -> None:
+    change = to(GRAPH, counts=3)
+    assert isinstance(change, LiveChange) and change.sources() == ()
+
+
+def test_where_a_chain_is_parted_all_begins_anew() -> None:
+    for wanted in ({"some": 3}, {"rows": 1, "counts": 1}):
+        assert to(GRAPH, **wanted) == "other operators are chained then, or rows go by other ways"
