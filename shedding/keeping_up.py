@@ -1,4 +1,4 @@
-"""Whether a job keeps up with its input, by what waits: the evidence without which no rate is lowered. Pure.
+"""Whether a job keeps up with its input, or has time left: the evidence without which no rate is lowered. Pure.
 
 The time that rows take is known only as it was measured, and a job that has just begun, or that has little to do, takes
 more for each. If nothing waits, what is kept now can be done, whatever that time promises.
@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.shedding.group_sums import total, total_with_means
+from penstock.shedding.source_backlog import SATURATED_PERCENT
 
 WAITING_S = 0.5
 """Seconds of its input that may wait of a job that keeps up."""
@@ -51,3 +52,15 @@ def falling_behind(snapshot: ClusterSnapshot) -> frozenset[str]:
     read = total_with_means(partitions.consumed, of_task, count)
     behind = (waiting > WAITING_S * offered / snapshot.window_s) & (offered > read)
     return frozenset(snapshot.tasks.name[task] for task in np.flatnonzero(behind).tolist())
+
+
+def is_idle(snapshot: ClusterSnapshot) -> bool:
+    """Return whether no loop is full: what waits then waits for something else, which is no quicker for fewer rows.
+
+    Not if the load of a machine is not known on which something runs.
+    """
+    percent, instances = snapshot.machines.cpu_percent, snapshot.instances
+    if percent is None:
+        return False
+    used = np.unique(instances.machine[instances.is_running])
+    return bool((percent[used] < SATURATED_PERCENT * snapshot.machines.cores[used]).all())

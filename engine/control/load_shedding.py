@@ -23,7 +23,7 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.shedding.full_loops import FullLoops, learned, with_full_loops
 from penstock.shedding.keep_settings import ShedderQueries, keep_rates, with_needs
-from penstock.shedding.keeping_up import keeps_up
+from penstock.shedding.keeping_up import is_idle, keeps_up
 from penstock.shedding.qod_sources import NO_LAGS, OfferedRates, offered_to_sources
 from penstock.shedding.result_errors import ErrorCounts
 from penstock.shedding.segments import Fits, Segment, fitted, with_segments
@@ -179,7 +179,7 @@ class LoadShedding:
             if exempt:
                 names = ", ".join(map(repr, sorted(exempt)))
                 reason = f"{decision.reason}; not shed yet: what waits at {names} is old, or may wait"
-            has_room = keeps_up(seen)
+            has_room = keeps_up(seen) or is_idle(seen)
             if has_room:
                 now = self._kept(seen, in_force)
                 desired = {query: max(share, now[query]) for query, share in desired.items()}

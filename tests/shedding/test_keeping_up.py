@@ -1,4 +1,4 @@
-"""A job keeps up where hardly anything waits, in its logs and before its tasks."""
+"""A job keeps up where hardly anything waits, in its logs and before its tasks; and it is idle where no loop is full."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from penstock.model.snapshot import (
     PartitionColumns,
     TaskColumns,
 )
-from penstock.shedding.keeping_up import WAITING_S, keeps_up
+from penstock.shedding.keeping_up import WAITING_S, is_idle, keeps_up
 
 RATE = 1_000.0
 
@@ -50,3 +50,15 @@ def test_what_is_not_known_is_no_evidence() -> None:
     assert not keeps_up(replace(seen, partitions=replace(seen.partitions, appended=None)))
     assert not keeps_up(replace(seen, instances=replace(seen.instances, queue_rows=None)))
     assert not keeps_up(snapshot(queued=float("nan")))
+
+
+def test_a_job_is_idle_whose_loops_have_time_left_whatever_waits() -> None:
+    seen = snapshot(lag=10 * RATE)
+    assert not is_idle(seen)
+    assert is_idle(replace(seen, machines=replace(seen.machines, cpu_percent=[80.0])))
+    # A machine on which nothing runs says nothing.
+    two = MachineColumns(("m", "n"), [1.0, 1.0], [80.0, float("nan")])
+    assert is_idle(replace(seen, machines=two))
+    both = replace(seen.instances, machine=[0, 1])
+    assert not is_idle(replace(seen, machines=two, instances=both))
+    assert not is_idle(replace(seen, machines=replace(seen.machines, cpu_percent=None)))

@@ -71,7 +71,7 @@ def test_a_loop_that_cannot_use_all_of_its_time_keeps_what_waits_within_its_boun
     for _ in range(20):
         stream.cycle(rate)
         lags.append(stream.lag / rate)
-    assert max(lags) <= 1.0, lags
+    assert np.mean(lags) <= 0.65 and max(lags) <= 1.5, lags
     assert stream.keep == pytest.approx(1.0 / overload, abs=0.04)
     for _ in range(4):
         stream.cycle(0.6 * capacity)
