@@ -8,11 +8,9 @@ from typing import ClassVar
 import penstock as ps
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.levers import Levers
-from penstock.engine.control.policies import parameters_of
 from penstock.engine.control.scale_actuator import HandedOut
 from penstock.engine.control.size_orders import order_of
 from penstock.engine.control.start_control import start_control
-from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveSummary
 from penstock.model.config import LoopOptions
@@ -98,11 +96,3 @@ def test_shares_of_rows_are_said_to_producers() -> None:
     result = actuator.turn(1)
     assert result is not None and isinstance(result.summary, HandedOut)
     assert running.routes.of(plan) == {"mapped": (0.25, 0.75)} == result.summary.routes
-
-
-def test_a_policy_with_a_pool_may_add_what_the_quota_of_cores_allows() -> None:
-    """Machines that are full have no core free, and yet task managers come."""
-    assert parameters_of(scaler(Control(scale="flink-er", cores=3)).policy)["pool"] == 3
-    assert parameters_of(scaler(Control(scale="flink-er")).policy)["pool"] is None
-    assert parameters_of(scaler(Control(scale="flink-er", cores=3, parameters={"pool": 1})).policy)["pool"] == 1
-    assert "pool" not in parameters_of(scaler(Control(scale="ds2", cores=3)).policy)
