@@ -91,7 +91,7 @@ def scaler(control: Control) -> Steering:
     Raises:
         OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
     """
-    given = {**OF_A_JOB.get(control.scale, {}), **_pool(control), **dict(_flat(control.parameters))}
+    given = {**OF_A_JOB.get(control.scale, {}), **dict(_flat(control.parameters))}
     item = steering(control.scale, given, limits=control.quotas)
     if item.role.level < Level.SIZE:
         sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))
@@ -102,17 +102,6 @@ def scaler(control: Control) -> Steering:
     beside = ["placement"] if control.shed == NOBODY else ["placement", "qod"]
     control_loop({**{name: {} for name in beside}, item.name: control.parameters})
     return item
-
-
-def _pool(control: Control) -> Mapping[str, Any]:
-    """Return how many instances a policy may add that asks for a pool of cores, where the job may have so many.
-
-    What is free of the machines it has does not bound it: task managers come for the instances, and guards keep the
-    quota.
-    """
-    if control.cores is None or "pool" not in parameters_of(policy_object(control.scale)):
-        return {}
-    return {"pool": max(1, int(control.cores))}
 
 
 def role_of(name: str) -> Role:
