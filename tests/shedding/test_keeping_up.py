@@ -1,4 +1,4 @@
-"""A job keeps up where hardly anything waits, in its logs and before its tasks; and it is idle where no loop is full."""
+"""A job keeps up where hardly anything waits, in its logs and before its tasks, and is idle where no loop is full."""
 
 from dataclasses import replace
 
