@@ -45,8 +45,9 @@ def test_a_snapshot_has_every_column_and_survives_its_journey() -> None:
     plain = snapshot.as_dict()
     for group, columns in plain.items():
         if isinstance(columns, dict) and group not in ("buffers", "affinities", "refusals"):
-            missing = [name for name, values in columns.items() if values is None]
-            assert not missing, (group, missing)
+            missing = {name for name, values in columns.items() if values is None}
+            # A thread of this cluster works as long as its instances do.
+            assert missing <= {"working_ns"}, (group, missing)
     assert snapshot.tasks.is_source.tolist() == [True, False, False]
     assert snapshot.tasks.is_sink.tolist() == [False, False, True]
     assert snapshot.tasks.target_rate[0] == 100.0 and np.isnan(snapshot.tasks.target_rate[1])  # type: ignore[index]
