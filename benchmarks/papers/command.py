@@ -100,8 +100,6 @@ def command(
 
 
 def _run_real(evaluation: Evaluation, scale: Scale, runs: int, out: Path | None, progress: Progress) -> Result:
-    if evaluation.run_real is None:
-        raise OptionError(f"the evaluation {evaluation.name!r} does not run on real parts; leave --real out")
     if out is None:
         raise OptionError("runs on real parts are kept: say where, --out DIR")
     out.mkdir(parents=True, exist_ok=True)

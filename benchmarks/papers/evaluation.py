@@ -148,11 +148,11 @@ def collected(
 class Evaluation:
     """A paper's evaluation; ``run`` takes a seed and how many draws headline rows have, and is deterministic.
 
-    ``run_real`` has the same on real parts, None: it does not. It takes the folder that its runs are kept in, and how
-    often the shed one is made; runs that are there are not made again.
+    ``run_real`` does it on real parts. It takes the folder that its runs are kept in, and how often the main ones are
+    made; runs that are there are not made again.
     """
 
     name: str
     title: str
     run: Callable[[int, int, Progress], Result]
-    run_real: Callable[[Scale, int, Path, Progress], Result] | None = None
+    run_real: Callable[[Scale, int, Path, Progress], Result]

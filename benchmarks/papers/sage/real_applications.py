@@ -40,7 +40,7 @@ def work(setting: Setting) -> Application:
     """Return rows that are worked at; options: seconds ``cpu_s``, ``wait_s``, and ``held`` bytes of state of a key."""
     job = ps.Job()
     options = setting.options
-    worked = _read(setting, job).key_by("key").process(
+    worked = _read(setting, job).parallelism(READERS).key_by("key").process(
         worker(options.get("cpu_s", 0.0), options.get("wait_s", 0.0), options.get("held", 0)), _HELD, order="arrival"
     )  # fmt: skip
     worked.name(QUERY).write_parquet(setting.folder / QUERY).name("out")
@@ -132,4 +132,4 @@ def _read(setting: Setting, job: ps.Job) -> ps.Stream:
         setting.topics[0], kafka=setting.kafka, schema={"key": int}, metadata={"timestamp": "at"}, time="at",
         watermark="500ms", until=setting.until, job=job,
     )  # fmt: skip
-    return read.name("rows").parallelism(READERS)
+    return read.name("rows")

@@ -160,8 +160,6 @@ def test_intervals_cover_and_bare_rows_do_not(tmp_path: Path) -> None:
     assert (found.intervals, found.covered, found.bare) == (2, 0.5, 0.0)
 
 
-def test_runs_on_real_parts_are_kept_somewhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_runs_on_real_parts_are_kept_somewhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert penstock("papers", "economics", "--real", "smoke") == 2
     assert "--out DIR" in capsys.readouterr().err
-    assert penstock("papers", "sage", "--real", "smoke", "--out", str(tmp_path)) == 2
-    assert "does not run on real parts" in capsys.readouterr().err
