@@ -86,15 +86,15 @@ def test_a_round_that_does_not_end_strikes_its_task_after_a_minute_and_the_order
         rounds.session.hold_barriers.assert_called_with(held=False)
 
 
-def test_a_checkpoint_that_is_due_between_two_rounds_goes_first(tmp_path: Path) -> None:
+def test_a_checkpoint_that_has_been_due_for_an_interval_goes_between_two_rounds(tmp_path: Path) -> None:
     rounds = Rounds(tmp_path, silent=True)
     with rounds.scene.head:
         attempt = rounds.scene.attempt(rounds.session)
         asked = rounds.ask(attempt)
         while len(rounds.unanswered) < 2:
             assert rounds.go_on(attempt) is None
-        # It is due by the time that the first round is over.
-        rounds.clock.advance_ns(11_000_000_000)
+        # It has been due for an interval by the time that the first round is over.
+        rounds.clock.advance_ns(21_000_000_000)
         rounds.silent = False
         for name, order in rounds.unanswered.items():
             for message in rounds.done(name, order):
@@ -118,4 +118,18 @@ def test_a_checkpoint_that_is_due_between_two_rounds_goes_first(tmp_path: Path) 
         summary = asked.answer.result()
         assert summary.checkpoints == 1 and summary.rounds == rounds.rounds == len(rounds.over)
         assert summary.pause_ms == (5.0, 5.0) and summary.buckets == summary.rounds
+        attempt.take_down(None, RetryableError("over"))
+
+
+def test_one_that_is_only_due_waits_for_the_move(tmp_path: Path) -> None:
+    rounds = Rounds(tmp_path)
+    with rounds.scene.head:
+        attempt = rounds.scene.attempt(rounds.session)
+        rounds.clock.advance_ns(11_000_000_000)
+        asked = rounds.ask(attempt)
+        while not asked.answer.done():
+            assert rounds.go_on(attempt) is None
+        assert asked.answer.result().checkpoints == 0 and rounds.rounds > 1
+        (inject,) = rounds.coordinator.on(ev.Tick(rounds.clock.monotonic_ns()))
+        assert isinstance(inject, ev.InjectBarrier)
         attempt.take_down(None, RetryableError("over"))
