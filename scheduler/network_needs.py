@@ -52,8 +52,9 @@ def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(backlog > 0, backlog / (appended / snapshot.window_s), 0.0)
-    lags = np.zeros(len(snapshot.tasks))
-    np.maximum.at(lags, snapshot.instances.task[snapshot.partitions.instance], seconds)
+        lags = np.zeros(len(snapshot.tasks))
+        # One that is not known makes its source's unknown.
+        np.maximum.at(lags, snapshot.instances.task[snapshot.partitions.instance], seconds)
     return np.where(snapshot.tasks.is_source, lags + shed_below(snapshot) * snapshot.window_s, lags)
 
 

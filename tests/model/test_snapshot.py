@@ -54,7 +54,7 @@ def test_bytes_that_were_cut_are_refused() -> None:
 
 def test_another_schema_is_refused() -> None:
     plain = ClusterSnapshot(1, 5.0, 5.0).as_dict()
-    with pytest.raises(ValueError, match="schema 99; this version reads 3"):
+    with pytest.raises(ValueError, match="schema 99; this version reads 4"):
         ClusterSnapshot.from_dict(plain | {"schema": 99})
     with pytest.raises(ValueError, match="'tasks'"):
         ClusterSnapshot.from_dict({key: value for key, value in plain.items() if key != "tasks"})
