@@ -207,7 +207,7 @@ def rescale(
 ) -> None:
     """Change how many instances an operator of a running job has, and wait until they run.
 
-    On task managers instances of what has state come and go as it runs; else it begins anew behind a checkpoint.
+    On task managers instances come and go as it runs, where chains stay; else it begins anew behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale

@@ -208,7 +208,7 @@ class Handle:
     def rescale(self, operator: str, parallelism: int) -> RescaleSummary:
         """Let an operator have so many instances, and return once these run.
 
-        On task managers instances of what has state come and go while all of it runs. Else the job goes on from a
+        On task managers instances come and go while all of it runs, where chains stay. Else the job goes on from a
         checkpoint with all its state dealt out anew, and stands still meanwhile (docs/how-to/more-than-one-core.md).
 
         Raises:
