@@ -293,7 +293,8 @@ def test_fail_ends_the_job_at_the_first_bad_row(tmp_path: Path, verb: str) -> No
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_time_spent_adds_up_to_the_wall(parallelism: int) -> None:
     job = Job()
-    numbers = pa.table({"key": np.arange(200_000) % 1_000, "value": np.arange(200_000)})
+    # Long enough that a pause of the process beside it is a small part.
+    numbers = pa.table({"key": np.arange(2_000_000) % 1_000, "value": np.arange(2_000_000)})
     stream = ps.read_memory(numbers, job=job).filter(lambda value: value % 2 == 0)
     stream.key_by("key").agg(total=ps.sum_("value")).write_black_hole(mode="changelog")
     metrics = job.run("timed", parallelism=parallelism, batch_rows=4_096)
