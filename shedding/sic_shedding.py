@@ -32,12 +32,6 @@ from penstock.shedding.sic_ledger import SicLedger
 INTERVALS = 40
 """Shedding intervals in the source time window of 10 s."""
 
-MARGIN = 0.1
-"""How much more is admitted than is expected to fit, so that the loop has work up to the next check.
-
-What it does not come to is decided on again.
-"""
-
 SHEDDERS: dict[str, Shedder] = {
     "fair": FairShedder(by_cost=True),
     "random": RandomShedder(),
@@ -146,9 +140,7 @@ def checked(
     # Until the next check about as much is admitted as since the last one.
     admitted = memory.admitted.still_valid() + memory.admitted.last(1)
     reserved = reserved_rows(buffer, view.minimum, admitted, memory.dropped.still_valid())
-    needed = _work(reserved, buffer.query, cost, rule.shedder)
-    # What may not be lost must not wait behind what is beyond the room.
-    room = decision.n_to_keep - needed if needed else (1.0 + MARGIN) * decision.n_to_keep
+    room = decision.n_to_keep - _work(reserved, buffer.query, cost, rule.shedder)
     rows_kept = np.zeros(len(later), np.int64)
     rows_kept[now] = reserved
     if room >= 1:
@@ -158,9 +150,7 @@ def checked(
         left = InputBuffer(buffer.query, buffer.sic * share, rest)
         stands = Standing(standing.proj + kept_sic, standing.norm, standing.cost)
         rows_kept[now] += rule.shedder.load_shed(left, int(room), stands, random)
-    return SicDecision(
-        rows_kept, later, decision.reason, decision.numbers, held_back=needed > decision.n_to_keep
-    ), memory
+    return SicDecision(rows_kept, later, decision.reason, decision.numbers, held_back=room < 0), memory
 
 
 def reserved_rows(buffer: InputBuffer, minimum: Floats, admitted: Floats, dropped: Floats) -> Rows:
