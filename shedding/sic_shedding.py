@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from penstock.model.columns import Floats, Ints
+from penstock.model.columns import Bools, Floats, Ints
 from penstock.model.plan import Numbers
 from penstock.shedding.balance_sic import CoordinatorReport, global_standing, local_standing
 from penstock.shedding.cost_model import CostModel, IntervalHistory, QueryCosts, UsefulCost
 from penstock.shedding.fair_shedder import FairShedder
 from penstock.shedding.group_sums import running_sum, total
+from penstock.shedding.later_batches import left_for_later
 from penstock.shedding.overload import BufferHistory, BufferSize, Detector, MeanDetector, Overload, with_check
 from penstock.shedding.shedders import (
     EqualShareShedder,
@@ -54,12 +55,14 @@ class SicView:
     """What a check sees of a node since the one before.
 
     ``buffer`` has the records that wait, each partition once for each group of queries that it feeds; ``query`` in it
-    is the row of the group. ``minimum`` by group, in [0, 1]. ``arrived``, ``admitted`` and ``dropped`` are the SIC that
+    is the row of the group. ``waited_ms``: how long nothing was decided on each of its batches; infinite where it must
+    be now. ``minimum`` by group, in [0, 1]. ``arrived``, ``admitted`` and ``dropped`` are the SIC that
     came, that left the buffer for processing, and that left it otherwise; ``rows`` the records that were admitted,
     ``busy_ms`` useful time, all by group; ``elapsed_ms`` and ``worked_ms`` are those of the node.
     """
 
     buffer: InputBuffer
+    waited_ms: Floats
     minimum: Floats
     arrived: Floats
     admitted: Floats
@@ -92,9 +95,14 @@ class SicMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SicDecision:
-    """The rows kept of each batch of the buffer; None: nothing is dropped. ``held_back``: minimums exceed the room."""
+    """The rows kept of each batch of the buffer; None: nothing is dropped.
+
+    ``later``: the batches that are left as they are until a later check, of which no row is kept now. ``held_back``:
+    minimums exceed the room.
+    """
 
     rows_kept: Rows | None
+    later: Bools
     reason: str
     numbers: Numbers = field(default_factory=dict)
     held_back: bool = False
@@ -117,7 +125,8 @@ def checked(
     decision = rule.detector.detect(waiting, rule.cost.n_tuples(memory.history), memory.sizes)
     memory = replace(memory, sizes=with_check(memory.sizes, waiting, decision))
     if not isinstance(decision, Overload):
-        return SicDecision(None, decision.reason, decision.numbers), memory
+        nobody = np.zeros(len(view.buffer.rows), np.bool_)
+        return SicDecision(None, nobody, decision.reason, decision.numbers), memory
     c_t_ms = rule.cost.tuple_cost_ms(memory.history)
     assert c_t_ms is not None
     cost = memory.costs.relative_to(c_t_ms)
@@ -125,19 +134,23 @@ def checked(
         standing = local_standing(memory.admitted, memory.arrived, np.zeros(len(cost)), cost)
     else:
         standing = global_standing(view.report, memory.number, memory.admitted, np.zeros(len(cost)), cost)
+    later = left_for_later(view.buffer.rows * cost[view.buffer.query], view.waited_ms, decision.n_to_keep)
+    now = np.flatnonzero(~later)
+    buffer = InputBuffer(view.buffer.query[now], view.buffer.sic[now], view.buffer.rows[now])
     # Until the next check about as much is admitted as since the last one.
     admitted = memory.admitted.still_valid() + memory.admitted.last(1)
-    reserved = reserved_rows(view.buffer, view.minimum, admitted, memory.dropped.still_valid())
-    room = decision.n_to_keep - _work(reserved, view.buffer.query, cost, rule.shedder)
-    rows_kept = reserved
+    reserved = reserved_rows(buffer, view.minimum, admitted, memory.dropped.still_valid())
+    room = decision.n_to_keep - _work(reserved, buffer.query, cost, rule.shedder)
+    rows_kept = np.zeros(len(later), np.int64)
+    rows_kept[now] = reserved
     if room >= 1:
-        rest = view.buffer.rows - reserved
-        share = np.divide(rest, view.buffer.rows, out=np.zeros(len(rest)), where=view.buffer.rows > 0)
-        kept_sic = total(view.buffer.sic * (1.0 - share), view.buffer.query, len(cost))
-        left = InputBuffer(view.buffer.query, view.buffer.sic * share, rest)
+        rest = buffer.rows - reserved
+        share = np.divide(rest, buffer.rows, out=np.zeros(len(rest)), where=buffer.rows > 0)
+        kept_sic = total(buffer.sic * (1.0 - share), buffer.query, len(cost))
+        left = InputBuffer(buffer.query, buffer.sic * share, rest)
         stands = Standing(standing.proj + kept_sic, standing.norm, standing.cost)
-        rows_kept = reserved + rule.shedder.load_shed(left, int(room), stands, random)
-    return SicDecision(rows_kept, decision.reason, decision.numbers, held_back=room < 0), memory
+        rows_kept[now] += rule.shedder.load_shed(left, int(room), stands, random)
+    return SicDecision(rows_kept, later, decision.reason, decision.numbers, held_back=room < 0), memory
 
 
 def reserved_rows(buffer: InputBuffer, minimum: Floats, admitted: Floats, dropped: Floats) -> Rows:

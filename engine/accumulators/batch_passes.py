@@ -12,19 +12,13 @@ from numpy.typing import NDArray
 
 from penstock.engine.kernels.accumulate import Signs, add_counts
 from penstock.engine.kernels.accumulate_weighted import add_weighted_rows, add_weighted_values
-from penstock.engine.kernels.batch_sums import (
-    SUMS_WIDTH,
-    add_summed_counts,
-    clear_sums,
-    sum_powers,
-    sum_rows,
-    weigh_powers,
-    weigh_rows,
-)
+from penstock.engine.kernels.batch_sums import SUMS_WIDTH, settle_sums, sum_powers, sum_rows
 from penstock.state.keys.arrays import Ints
 from penstock.state.store import Slots
 
 Doubles = NDArray[np.float64]
+
+_NO_COUNTS: Ints = np.zeros(0, np.int64)
 
 MOST_SLOTS = 1 << 16
 """Slots beyond which sums by slot would not stay in a cache."""
@@ -66,13 +60,9 @@ class BatchPasses:
             touched = self._touched[: sum_rows(slots, rows.signs, sums, self._touched)]
         else:
             touched = self._touched[: sum_powers(slots, rows.signs, rows.values, sums, self._touched)]
-        if rows.counts is not None:
-            add_summed_counts(touched, sums, rows.counts)
-        for start in rows.of_rows:
-            weigh_rows(touched, sums, weight, start, vectors)
-        if rows.of_values is not None:
-            weigh_powers(touched, sums, weight, rows.of_values, vectors)
-        clear_sums(touched, sums)
+        counts = _NO_COUNTS if rows.counts is None else rows.counts
+        of_values = -1 if rows.of_values is None else rows.of_values
+        settle_sums(touched, sums, weight, np.array(rows.of_rows, np.int64), of_values, counts, vectors)
 
 
 def _fold_by_row(rows: Pass, slots: Slots, weight: float, vectors: Doubles) -> None:

@@ -3,8 +3,8 @@
 What is measured today: rows, times and CPU of instances and how long each has run, rows of edges and of key groups,
 what waits, accesses to state and how far back it was used, its sizes and budgets, of sources what their readers know of
 the logs, calls to the outside. None, as nobody measures it yet: latencies of rows, drops, network, sizes of key groups;
-`lag_maxima` adds the largest lags of a cycle, `application_use` what the job has and uses as a whole. Whoever runs the
-job says what its machines measured. Of an instance that was built anew between the readings no counts are known.
+`lag_maxima` adds what waits at the end of a cycle, `application_use` what the job has and uses as a whole. Whoever runs
+the job says what its machines measured. Of an instance that was built anew between the readings no counts are known.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

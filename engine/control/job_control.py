@@ -11,7 +11,7 @@ from typing import Any
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.error_book import ErrorBook
 from penstock.engine.control.job_loop import JobLoop
-from penstock.engine.control.lag_maxima import LagMaxima
+from penstock.engine.control.lag_maxima import with_lag_maxima
 from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.machine_load import MachineReading
@@ -126,7 +126,6 @@ class JobControl:
         if scaling is not None and item is not None:
             book = ReadingBook(job, merger, since_ns, numbers)
             self._scaling = ScaleControl(scaling, item, self._loop, graph, book, log)
-        self._lags = LagMaxima()
         self._errors = ErrorBook()
         self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
@@ -229,7 +228,6 @@ class JobControl:
         self._tick_ns = now_ns + TICK_NS
         snapshot = self._snapshot(job, now_ns)
         self._decide(snapshot)
-        self._lags.see(snapshot)
         self._ticks += 1
         self._loop.now_s(now_ns)
         self._moving.turn(now_ns)
@@ -250,7 +248,8 @@ class JobControl:
             return None
         for manager, reading in self._latest.items():
             self._cycles.hear(manager, *reading)
-        seen = self._lags.of_cycle(self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns))
+        cycle = self._cycles.snapshot(job.managers, job.caller, job.places, job.silent_s, now_ns)
+        seen = with_lag_maxima(cycle)
         rates = in_force or least_rates([*self._in_force.values()] or [self._ordered])
         return self._shed(shedding, seen, rates, now_ns)
 

@@ -51,6 +51,8 @@ class LocalSic:
         self._rule = SicRule()
         self._reported: CoordinatorReport | None = None
         self._before: tuple[int, _Counts] | None = None
+        # When it was decided last on what waits in a partition, by the head and the name.
+        self._decided_ns: dict[tuple[int, str], int] = {}
         # Of a plan, by the head of each task: which groups stand behind it.
         self._behind: tuple[ExecutionGraph, Mapping[OperatorId, Bools]] | None = None
         self._sheds = False
@@ -117,7 +119,7 @@ class LocalSic:
         self.checks = self.checks.after(self._cpu_ns() - begun_ns)
 
     def _release(self, builds: Sequence[Build]) -> None:
-        self._sheds = False
+        self._sheds, self._decided_ns = False, {}
         for build in builds:
             for instance in build.instances:
                 if instance.head is not None:
@@ -130,7 +132,8 @@ class LocalSic:
         for group in terms.groups:
             fed.setdefault(group.source, []).append((group, self._rows.index(group.queries), _mean_sic(terms, group)))
         batches: list[tuple[SourceHead, str, int, SicGroup]] = []
-        places, worth, rows = list[int](), list[float](), list[int]()
+        places, worth, rows, waited_ms = list[int](), list[float](), list[int](), list[float]()
+        decided_ns, self._decided_ns = self._decided_ns, {}
         for head in heads:
             groups = fed.get(head.name, ())
             for name, records in sorted(head.waiting(old=terms.shed_backlog).items()):
@@ -138,6 +141,10 @@ class LocalSic:
                 places += [place for _, place, _ in groups]
                 worth += [sic * records for _, _, sic in groups]
                 rows += [records] * len(groups)
+                since_ns = self._decided_ns[id(head), name] = decided_ns.get((id(head), name), now_ns)
+                # What feeds several groups is decided on for all of them; what loses nothing need not wait.
+                may_wait = len(groups) == 1 and groups[0][0].minimum < 1.0
+                waited_ms += [(now_ns - since_ns) / 1e6 if may_wait else np.inf] * len(groups)
         buffer = InputBuffer(np.array(places, np.int32), np.array(worth, np.float64), np.array(rows, np.int64))
         waiting = np.zeros(len(self._rows))
         np.add.at(waiting, buffer.query, buffer.sic)
@@ -145,39 +152,38 @@ class LocalSic:
         before, self._before = self._before, (now_ns, counts)
         if before is None or now_ns <= before[0]:
             return
-        view = self._view(builds, heads, terms, buffer, (before[0], now_ns), before[1], counts)
+        seen = buffer, np.array(waited_ms)
+        view = self._view(builds, heads, terms, seen, (before[0], now_ns), before[1], counts)
         decision, self._memory = checked(self._rule, self._memory, view, self._random)
         self.held_back = decision.held_back
         if decision.rows_kept is None:
             self._release(builds)
             return
         self._sheds = True
-        self._admit(builds, batches, decision.rows_kept)
+        self._admit(builds, batches, decision.rows_kept, decision.later, now_ns)
 
     def _view(
         self,
         builds: Sequence[Build],
         heads: Sequence[SourceHead],
         terms: SicTerms,
-        buffer: InputBuffer,
+        seen: tuple[InputBuffer, Floats],
         times: tuple[int, int],
         before: _Counts,
         after: _Counts,
     ) -> SicView:
         groups = len(self._rows)
         arrived, rows = after.waiting - before.waiting, np.zeros(groups)
-        admitted, left = np.zeros(groups), np.zeros(groups)
+        nothing = np.zeros(len(terms.queries))
+        came, went = nothing.copy(), nothing.copy()
+        firsts = [queries[0] for queries in self._rows]
         for head in heads:
-            key, row_sic = id(head), np.array(terms.row_sic.get(head.name, ()), np.float64)
-            nothing = np.zeros(len(terms.queries))
-            came = after.generated[key] - before.generated.get(key, nothing)
-            went = after.admitted[key] - before.admitted.get(key, nothing)
-            for place, queries in enumerate(self._rows):
-                members = list(queries)
-                left[place] += came[members].mean()
-                admitted[place] += went[members].mean()
-                if row_sic.size and row_sic[members[0]] > 0:
-                    rows[place] += went[members[0]] / row_sic[members[0]]
+            key, row_sic = id(head), np.array(terms.row_sic.get(head.name, nothing), np.float64)[firsts]
+            own = after.admitted[key] - before.admitted.get(key, nothing)
+            came += after.generated[key] - before.generated.get(key, nothing)
+            went += own
+            rows += np.divide(own[firsts], row_sic, out=np.zeros(groups), where=row_sic > 0.0)
+        left, admitted = (np.array([sic[list(queries)].mean() for queries in self._rows]) for sic in (came, went))
         arrived += left
         busy = self._busy(builds, before, after, rows)
         elapsed_ns = times[1] - times[0]
@@ -191,7 +197,7 @@ class LocalSic:
             place = self._rows.index(group.queries)
             minimum[place] = max(minimum[place], group.minimum)
         return SicView(
-            buffer,
+            *seen,
             minimum,
             np.maximum(arrived, 0.0),
             np.maximum(admitted, 0.0),
@@ -219,13 +225,23 @@ class LocalSic:
         return busy
 
     def _admit(
-        self, builds: Sequence[Build], batches: Sequence[tuple[SourceHead, str, int, SicGroup]], rows_kept: Rows
+        self,
+        builds: Sequence[Build],
+        batches: Sequence[tuple[SourceHead, str, int, SicGroup]],
+        rows_kept: Rows,
+        later: Bools,
+        now_ns: int,
     ) -> None:
         kept: dict[int, dict[str, list[tuple[SicGroup, int]]]] = {}
         waits: dict[tuple[int, str], int] = {}
-        for (head, name, records, group), rows in zip(batches, rows_kept.tolist(), strict=True):
-            kept.setdefault(id(head), {}).setdefault(name, []).append((group, rows))
-            waits[id(head), name] = records
+        for (head, name, records, group), rows, is_later in zip(
+            batches, rows_kept.tolist(), later.tolist(), strict=True
+        ):
+            groups = kept.setdefault(id(head), {}).setdefault(name, [])
+            if not is_later:
+                groups.append((group, rows))
+                self._decided_ns[id(head), name] = now_ns
+            waits[id(head), name] = 0 if is_later else records
         for build in builds:
             for instance in build.instances:
                 if instance.head is None:

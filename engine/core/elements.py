@@ -31,7 +31,7 @@ def sum_of_sic(one: Sic, other: Sic) -> Sic:
 
 def part_of_sic(sic: Sic, rows: int, of: int) -> Sic:
     """Return the share of so many rows of a batch of ``of`` rows, which is not empty."""
-    return tuple(each * rows / of for each in sic)
+    return sic if rows == of else tuple(each * rows / of for each in sic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,20 +353,24 @@ class SourceHead:
         read = partition.ask(most, now_ns)
         good = self._intake.take(partition, read)
         partition.settle(read, now_ns)
+        is_dropped = good is None and read.sampled is not None and read.sampled.shed > 0
+        if is_dropped and partition.admissions is None and partition.taken - taken < most:
+            partition.rest_after_drop(now_ns)
         if partition.admissions:
             partition.admit(partition.taken - taken)
         sic: Sic = ()
         if self.sic is not None:
-            held = read.sampled or partition.sample
-            dropped_at = () if held is None else [name for name, rate in held.branches.items() if rate == 0.0]
-            is_kept = held is None or held.keep > 0.0
-            self.sic.read(partition.taken - taken, is_kept=is_kept, dropped_at=dropped_at)
+            self.sic.read(partition.taken - taken, read.sampled or partition.sample)
             sic = self.sic.take() if good is not None else ()
         if good is not None:
             rates = rates_of(partition.sample, read.sampled, self._stream.branches, self._stream.keys)
             if rates != (self._gathered.keep, self._gathered.branches, self._gathered.keys):
                 yield from self._flush(now_ns, force=True)
             self._gathered.add(good, now_ns, *rates, sic)
+        elif is_dropped and not read.ended and partition.admissions and partition.admissions[0].is_kept:
+            # What was dropped was no work yet: what stays of it is read in the same turn.
+            yield from self._read(partition, now_ns)
+            return
         quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._leave(now_ns, force=quiet)
 

@@ -11,6 +11,9 @@ from penstock.model.connectors import NOTHING, Read, Reader
 from penstock.model.errors import RetryableError
 from penstock.model.sic import Admission
 
+DROPPED_NS = 5_000_000
+"""How long a partition is left alone all of which was dropped: nothing waits for it, and reads cost more than drops."""
+
 RETRIES = 10
 """How often in a row a reader may raise a `RetryableError` before it ends the job."""
 
@@ -110,6 +113,10 @@ class Partition:
         if self.admissions and records:
             first = self.admissions[0]
             self.admissions[0] = replace(first, records=first.records - records)
+
+    def rest_after_drop(self, now_ns: int) -> None:
+        """Leave it alone until more has come, as all that was there has been dropped."""
+        self.retry_ns = now_ns + DROPPED_NS
 
     def rest(self, now_ns: int, again_us: int | None) -> None:
         """Leave it alone for a while, as there was nothing; ``again_us``: for so long, as its reader knows."""

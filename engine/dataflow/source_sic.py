@@ -5,12 +5,11 @@ records; where none does, the next rows take it along, or the next watermark. Wh
 that results know of it as soon as they can.
 """
 
-from collections.abc import Collection
-
 import numpy as np
 
 from penstock.engine.core.elements import Sic
 from penstock.model.columns import Floats
+from penstock.model.sampling import Sampled, Sampler
 from penstock.model.sic import SicTerms
 
 
@@ -34,14 +33,16 @@ class SourceSic:
         groups = [group for group in terms.groups if group.source == self._source and group.branches]
         self._ways = [(frozenset(group.branches), np.array(group.queries, np.intp)) for group in groups]
 
-    def read(self, records: int, *, is_kept: bool, dropped_at: Collection[str]) -> None:
-        """Count records that were read; ``dropped_at`` are the branches at which those that stay are dropped."""
+    def read(self, records: int, held: Sampler | Sampled | None) -> None:
+        """Count records that were read at the rates that were ``held`` (None: all stay)."""
         sic = self._row * records
         self.generated += sic
-        kept, lost = np.split(self._carried, 2)
-        if not is_kept:
+        half = len(self._carried) // 2
+        kept, lost = self._carried[:half], self._carried[half:]
+        if held is not None and held.keep <= 0.0:
             lost += sic
             return
+        dropped_at = () if held is None else [name for name, rate in held.branches.items() if rate == 0.0]
         if dropped_at:
             full = sic.copy()
             for branches, queries in self._ways:

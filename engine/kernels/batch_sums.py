@@ -1,9 +1,9 @@
 """Compiled loops of weighted accumulators where groups have many rows: a batch is added up by group, then weighted.
 
 All rows of a batch have one weight, so that powers of values are added up first, a row of ``sums`` for each slot:
-how often it was touched, n, and the sums of x to x^4. What was added up goes to the vectors of `accumulate_weighted`,
-once for each of the slots that were ``touched``, and `clear_sums` leaves zeros for the next batch. ``slots`` and
-``signs`` as in `accumulate`.
+how often it was touched, n, and the sums of x to x^4. `settle_sums` adds what was added up to the vectors of
+`accumulate_weighted`, once for each of the slots that were ``touched``, and leaves zeros for the next batch. ``slots``
+and ``signs`` as in `accumulate`.
 """
 
 import numpy as np
@@ -84,56 +84,45 @@ def sum_powers(slots: Ints, signs: Signs, values: Doubles, sums: Doubles, touche
 
 
 @jit
-def add_summed_counts(touched: Ints, sums: Doubles, counts: Ints) -> None:
-    """Add n of the slots that were touched to their counts."""
-    for k in range(touched.shape[0]):
-        slot = np.uint64(touched[k])
-        counts[slot] += np.int64(sums[slot, 1])
+def _add_rows(n: float, weight: float, s: float, t: float, f: float, slot: int, start: int, vectors: Doubles) -> None:
+    """Add n rows of a weight to the moments of rows that begin at ``start``."""
+    vectors[slot, start] += n
+    vectors[slot, start + 1] += weight * n
+    vectors[slot, start + 2] += s * n
+    vectors[slot, start + 3] += t * n
+    vectors[slot, start + 4] += f * n
 
 
 @jit
-def weigh_rows(touched: Ints, sums: Doubles, weight: float, start: int, vectors: Doubles) -> None:
-    """Add n of the slots that were touched to their vectors, as `add_weighted_rows` does row by row."""
+def settle_sums(
+    touched: Ints, sums: Doubles, weight: float, of_rows: Ints, of_values: int, counts: Ints, vectors: Doubles
+) -> None:
+    """Add what was added up of the slots that were touched to their vectors and counts, and leave zeros.
+
+    ``of_rows``: where in a vector moments of rows alone begin, as `add_weighted_rows` adds to them row by row;
+    ``of_values``: where those of values do, as `add_weighted_values`; below zero: there are none. ``counts`` may be
+    empty.
+    """
     s = weight * weight - weight
     t = weight * (weight - 1.0) ** 2
     f = t * (weight - 1.0)
+    has_counts = counts.shape[0] > 0
     for k in range(touched.shape[0]):
         slot = np.uint64(touched[k])
         n = sums[slot, 1]
-        vectors[slot, start] += n
-        vectors[slot, start + 1] += weight * n
-        vectors[slot, start + 2] += s * n
-        vectors[slot, start + 3] += t * n
-        vectors[slot, start + 4] += f * n
-
-
-@jit
-def weigh_powers(touched: Ints, sums: Doubles, weight: float, start: int, vectors: Doubles) -> None:
-    """Add n and powers of the slots that were touched to their vectors, as `add_weighted_values` does row by row."""
-    s = weight * weight - weight
-    t = weight * (weight - 1.0) ** 2
-    f = t * (weight - 1.0)
-    for k in range(touched.shape[0]):
-        slot = np.uint64(touched[k])
-        n = sums[slot, 1]
-        vectors[slot, start] += n
-        vectors[slot, start + 1] += weight * n
-        vectors[slot, start + 2] += s * n
-        vectors[slot, start + 3] += t * n
-        vectors[slot, start + 4] += f * n
-        vectors[slot, start + 5] += weight * sums[slot, 2]
-        for power in range(3):
-            value = sums[slot, 2 + power]
-            at = start + 6 + 3 * power
-            vectors[slot, at] += s * value
-            vectors[slot, at + 1] += t * value
-            vectors[slot, at + 2] += f * value
-        vectors[slot, start + 15] += f * sums[slot, 5]
-
-
-@jit
-def clear_sums(touched: Ints, sums: Doubles) -> None:
-    """Leave zeros where slots were touched."""
-    for k in range(touched.shape[0]):
+        if has_counts:
+            counts[slot] += np.int64(n)
+        for place in range(of_rows.shape[0]):
+            _add_rows(n, weight, s, t, f, slot, of_rows[place], vectors)
+        if of_values >= 0:
+            _add_rows(n, weight, s, t, f, slot, of_values, vectors)
+            vectors[slot, of_values + 5] += weight * sums[slot, 2]
+            for power in range(3):
+                value = sums[slot, 2 + power]
+                at = of_values + 6 + 3 * power
+                vectors[slot, at] += s * value
+                vectors[slot, at + 1] += t * value
+                vectors[slot, at + 2] += f * value
+            vectors[slot, of_values + 15] += f * sums[slot, 5]
         for place in range(SUMS_WIDTH):
-            sums[np.uint64(touched[k]), place] = 0.0
+            sums[slot, place] = 0.0

@@ -119,9 +119,9 @@ def accuracy_errors(seen: Sequence[CycleAccuracy], estimator: str) -> list[float
 
 
 def rate_errors(seen: Sequence[CycleAccuracy], estimator: str) -> list[float]:
-    """Return how far an estimated rate is from what was injected, by source in each cycle, percent of it."""
+    """Return how much an estimated rate is above what was injected, by source in each cycle, percent of it."""
     return [
-        100 * abs(each.rates[estimator][topic] - true) / true
+        100 * (each.rates[estimator][topic] - true) / true
         for each in seen
         for topic, true in each.injected.items()
         if true > 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.benchmarks.papers.real.joined_windows import joined
-from penstock.engine.control.lag_maxima import LagMaxima
+from penstock.engine.control.lag_maxima import with_lag_maxima
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.steering import role_of, scaler, steering
@@ -91,14 +91,13 @@ def shed_looks(name: str, ticks: Sequence[ClusterSnapshot], graph: ExecutionGrap
 
     Nothing can move. Rates are as they would be if none had been set before.
     """
-    shedding, lags = LoadShedding(graph, Control(shed=name), moves=False), LagMaxima()  # type: ignore[arg-type]
+    shedding = LoadShedding(graph, Control(shed=name), moves=False)  # type: ignore[arg-type]
     seen, pending = list[Seen](), list[ClusterSnapshot]()
     for tick in ticks:
         pending.append(tick)
-        lags.see(tick)
         if len(pending) < shedding.period_s:
             continue
-        window, pending = lags.of_cycle(joined(pending)), []
+        window, pending = with_lag_maxima(joined(pending)), []
         cycle = shedding.cycle(window, KeepRates())
         assert cycle is not None
         rates = (*cycle.rates.sources.values(), *cycle.rates.branches.values())

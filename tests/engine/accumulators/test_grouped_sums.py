@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.engine.accumulators import batch_passes
 from penstock.engine.accumulators.batch_passes import BatchPasses, Pass, joined
 from penstock.engine.kernels.accumulate_weighted import COUNT_WIDTH, VALUE_WIDTH
-from penstock.engine.kernels.batch_sums import SUMS_WIDTH, clear_sums, sum_powers, sum_rows
+from penstock.engine.kernels.batch_sums import SUMS_WIDTH, settle_sums, sum_powers, sum_rows
 from penstock.state.keys.arrays import read_only
 
 ROWS = st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 1), st.floats(-1e3, 1e3)), max_size=30)
@@ -53,7 +53,8 @@ def test_each_slot_is_touched_once_and_nothing_is_left(
     sums, touched = np.zeros((SLOTS, SUMS_WIDTH)), np.empty(SLOTS, np.int64)
     count = sum_powers(slots, signs, values, sums, touched) if of_values else sum_rows(slots, signs, sums, touched)
     assert sorted(touched[:count]) == sorted({slot for slot, sign, _ in rows if slot >= 0 and (plain or sign)})
-    clear_sums(touched[:count], sums)
+    vectors = np.zeros((SLOTS, COUNT_WIDTH))
+    settle_sums(touched[:count], sums, 2.0, np.zeros(1, np.int64), -1, np.zeros(0, np.int64), vectors)
     assert not sums.any()
 
 

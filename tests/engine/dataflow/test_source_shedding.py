@@ -12,10 +12,12 @@ from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import Batch, Element, Idle, Watermark
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
-from penstock.model.connectors import NOTHING
+from penstock.engine.dataflow.source_partition import DROPPED_NS
+from penstock.model.connectors import NOTHING, Read
 from penstock.model.keep_rates import STEPS, steps_of
-from penstock.model.sampling import STEP
+from penstock.model.sampling import STEP, Sampled
 from penstock.model.schema import TimeColumn
+from penstock.model.sic import Admission
 from penstock.shedding.kept_log import Stretch
 from penstock.shedding.offset_sampling import sample_steps
 from tests.engine.scripted import FIELDS, MS, Scripts, Step, rows
@@ -240,3 +242,31 @@ def test_rows_of_an_unusable_time_leave_and_the_others_keep_their_steps() -> Non
     assert batch.rows.column("x").to_pylist() == [0, 2, 4]
     assert batch.rows.column(STEP.name).to_pylist() == sample_steps(SEED, "p", np.array([0, 2, 4])).tolist()
     assert len(shedding.rejected.raw) == 2 and not any(b"step" in item.raw for item in shedding.rejected.raw)
+
+
+def dropped(first: int, count: int) -> Step:
+    """Return a read of records that its reader has dropped."""
+    return Read(sampled=Sampled(0.0, first, first + count, count))
+
+
+def test_a_partition_is_left_alone_for_a_moment_once_all_that_was_there_is_dropped() -> None:
+    head = Shedding({"0": [dropped(0, 64), dropped(64, 6), dropped(70, 5)]})
+    head.head.set_keep(0.0)
+    head.poll()
+    # As much was dropped as was asked for, so more may be there.
+    assert head.head.wake_ns() == 0
+    head.poll()
+    assert head.head.wake_ns() == head.clock.monotonic_ns() + DROPPED_NS
+    head.poll()
+    assert head.counters.shed == 70
+    head.clock.advance_ns(DROPPED_NS)
+    head.poll()
+    assert head.counters.shed == 75
+
+
+def test_what_stays_is_read_in_the_turn_in_which_what_was_before_it_is_dropped() -> None:
+    head = Shedding({"0": [dropped(0, 6), numbered(6, 2), numbered(8, 2)]})
+    head.head.admit({"0": [Admission(6, False), Admission(2, True)]})
+    elements = head.poll()
+    assert xs([*elements, *head.head.cut()]) == [6, 7]
+    assert (head.counters.shed, head.head.has_admitted(), head.head.wake_ns()) == (6, False, None)
