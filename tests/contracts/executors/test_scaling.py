@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,14 @@ def rows_until(phases: Phases, seconds: float) -> int:
     return int(rows / PARTITIONS) * PARTITIONS
 
 
+def begun(folder: Path) -> Path:
+    """Return the file whose time is that at which a job's first reader began, however long the job took to start."""
+    file = folder / "begun"
+    with suppress(FileExistsError), file.open("x"):
+        pass
+    return file
+
+
 class Steps(ps.Source):
     """Rows that come at a rate for a while, and at other rates then, to their end."""
 
@@ -61,7 +70,7 @@ class Steps(ps.Source):
 
 class _StepsReader(ps.Reader):
     def __init__(self, source: Steps, partition: int, row: int) -> None:
-        self._begun, self._phases = source.folder / "begun", source.phases
+        self._begun, self._phases = begun(source.folder), source.phases
         self._partition, self._row = partition, row
 
     def read(self, max_rows: int) -> ps.Read:
@@ -115,7 +124,6 @@ def started(folder: Path, policy: str, cores: int, phases: Phases = UP_AND_DOWN)
     rows = ps.read(Steps(folder, phases), time="at", job=job).name("steps").map_batches(waited).name("waited")
     counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
     counts.write_parquet(folder / "out").name("out")
-    (folder / "begun").touch()
     return job.start(
         "steps",
         executor="processes",
@@ -148,6 +156,7 @@ def check(folder: Path, phases: Phases = UP_AND_DOWN) -> None:
 def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -> None:
     handle = started(tmp_path, policy, 3)
     steered = running(handle)
+    until(lambda: lag(handle) >= 0, handle)
     until(lambda: instances_by_name(steered.graph)["waited"] > 1, handle)
     until(lambda: len(set(steered.places().values())) > 1, handle)
     until(lambda: (done := handle.metrics().scaling) is not None and done.changes > 0, handle)

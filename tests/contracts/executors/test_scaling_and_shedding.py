@@ -43,7 +43,6 @@ def test_once_the_scaler_has_acted_nothing_is_shed(tmp_path: Path, scaler: str) 
     rows = ps.read(Steps(tmp_path, PHASES), time="at", job=job).name("steps").map_batches(waited).name("waited")
     counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
     counts.write_parquet(tmp_path / "out").name("out").with_min_accuracy(0.3).with_priority(1)
-    (tmp_path / "begun").touch()
     handle = job.start(
         "steps",
         executor="processes",
@@ -57,6 +56,7 @@ def test_once_the_scaler_has_acted_nothing_is_shed(tmp_path: Path, scaler: str) 
         action_log=tmp_path / "actions.jsonl",
     )
     steered = running(handle)
+    until(lambda: lag(handle) >= 0, handle)
     until(lambda: instances_by_name(steered.graph)["waited"] > 1, handle)
     until(lambda: (done := handle.metrics().scaling) is not None and done.changes > 0, handle)
     until(lambda: 0 <= lag(handle) < HIGH, handle)
