@@ -244,7 +244,7 @@ class _Plan:
             is_all = len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
             if levelling.whole >= 1 - 1e-9 or (is_all and levelling.whole > layer.whole * (1 + NOISE)):
                 moves += levelling.moves
-            elif (part := arriving * (1 + NOISE)) < 1:
+            elif layer.whole * (1 + NOISE) < layer.sums.balanced >= (part := arriving * (1 + NOISE)):
                 # Instances are not added for a backlog, if moves carry what arrives and a little of that.
                 lesser = level_buckets(self._snapshot, layer.asked(part), bucket_rows, 1 / (1 + NOISE))
                 if lesser.whole >= 1 - 1e-9 and lesser.whole * part > layer.whole * (1 + NOISE):

@@ -119,15 +119,17 @@ def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
     began = min([1.0, *[each.present for each in lanes]]) if lanes else 0.0
     network = OperatorNetwork(_inputs(layers, stages), wholes, began)
     value, paced, asked = network.augment(), min([1.0, *wholes]), ENOUGH * saturated
-    bottlenecks: list[Bottleneck] = []
-    while short := network.short():
-        is_full = value >= asked * network.cut_capacity()
-        for stage in short:
-            whole = wholes[stage]
-            if value > 0 and (is_full or paced >= asked * whole):
-                bottlenecks += [Bottleneck(place, whole) for place in _narrowest(layers, stages[stage])]
+    named: list[int] = []
+    # A cut with more raised carries more: behind one that is not full none is.
+    while (short := network.short()) and value >= asked * network.cut_capacity():
+        named += short
         network.raise_to_the_need(short)
         network.augment()
+    named += [
+        stage for stage, whole in enumerate(wholes) if whole < ENOUGH and paced >= asked * whole and stage not in named
+    ]
+    places = [(place, stage) for stage in named if value > 0 for place in _narrowest(layers, stages[stage])]
+    bottlenecks = [Bottleneck(place, wholes[stage]) for place, stage in places]
     bottlenecks.sort(key=lambda bottleneck: bottleneck.whole)
     flows: list[Floats] = [layer.flow for layer in layers]
     for stage, stage_lanes, whole in zip(stages, lanes, wholes, strict=True):
