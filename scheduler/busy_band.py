@@ -22,7 +22,8 @@ class BusyBand:
     Above ``high``, with a producer that waits longer than ``back_pressure`` to send, capacity is short; below ``low``
     it is ample. Where shedders drop more than that share of an application's rows nobody waits, and none need. Nor does
     a source that shares a core with what it waits for: it does not come to read, so that a lag worth more than
-    ``lag_s`` seconds of input says the same.
+    ``lag_s`` seconds of input says the same. With a finite ``lag_s`` a source may be the bottleneck, too: what works
+    may be chained to it, and then nobody waits for it but the log.
     """
 
     low: float = 0.2
@@ -40,10 +41,11 @@ class BusyBand:
         waits = rates.output_wait_share[edges.producer] > self.back_pressure
         held_up = any_by(edges.consumer, waits, len(snapshot.tasks))
         lags = source_lags(snapshot)
+        may_hold_up = ~tasks.is_source | (self.lag_s < inf)
         if lags is not None:
             behind = any_by(tasks.application, tasks.is_source & (lags > self.lag_s), len(snapshot.applications))
-            held_up |= behind[tasks.application] & ~tasks.is_source
-        held_up |= sheds(snapshot, self.back_pressure)[snapshot.tasks.application] & ~snapshot.tasks.is_source
+            held_up |= behind[tasks.application] & may_hold_up
+        held_up |= sheds(snapshot, self.back_pressure)[tasks.application] & may_hold_up
         return held_up & (rates.busy_share > self.high)
 
     def unmeasured(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:

@@ -6,7 +6,7 @@ by `flink_er`.
 
 import numpy as np
 
-from penstock.model.columns import Floats
+from penstock.model.columns import Floats, Ints
 
 MIB = float(1 << 20)
 LEAST = 1e-3
@@ -66,5 +66,19 @@ def true_capacity(records_in: Floats, useful_ns: Floats, core_wait_ns: Floats) -
     that is handed out, or an instance elsewhere, must know it. ``useful_ns``: busy and in remote calls.
     """
     active_s = (useful_ns + core_wait_ns) / 1e9
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where((records_in > 0) & (active_s > 0), records_in / active_s, np.nan)
+
+
+def capacity_beside(records_in: Floats, busy_ns: Floats, useful_ns: Floats, machine: Ints, window_s: float) -> Floats:
+    """Return the rows/s for which an instance gets its core from the others of its machine; NaN if it took no rows.
+
+    c_i >= (records / busy) (b_i + max_j b_j) / 2, and no more than the true rate: with more to do, an instance gets at
+    least as much time as the busiest one beside it, b being shares of the window. So one that works little, and waits
+    for its core all the time, is not full: who has the core is.
+    """
+    busy, most = busy_ns / (window_s * 1e9), np.zeros(int(machine.max(initial=-1)) + 2)
+    np.fmax.at(most, machine, busy)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        shared = records_in / (busy * window_s) * (busy + most[machine]) / 2
+        return np.where((records_in > 0) & (busy > 0), np.minimum(shared, records_in / (useful_ns / 1e9)), np.nan)

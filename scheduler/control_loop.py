@@ -57,8 +57,8 @@ class ControlLoop:
     """Policies that decide together.
 
     ``acts``: decisions are carried out, where ``actuators`` has what they change; otherwise they are recommendations.
-    After its start, or an action, an application is left alone for ``cool_down_s``, unless a machine is lost; sizes are
-    decided on windows that begin after that. Shedding for more than
+    After its start, the first rows that come to it, or an action, an application is left alone for ``cool_down_s``,
+    unless a machine is lost; sizes are decided on windows that begin after that. Shedding for more than
     ``sustained_cycles`` in a row lets whoever sizes tasks or applications decide at once; it adds no rate.
     """
 
@@ -128,7 +128,7 @@ class ControlLoop:
         """Return what `tick` does of a decision that the caller has let a policy make on a prepared snapshot."""
         item = next(item for item in self.policies if item.name == name)
         effects: Sequence[Effect] = ()
-        if state.watched or any(of not in state.settled_s for of in prepared.applications.name):
+        if state.watched or any(of not in state.fed for of in prepared.applications.name):
             readings = plausible_snapshot(prepared, None, item.policy.limits.lost_after_s)
             state, effects = self._observed(with_starts(state, readings), readings, name)
         result, state = self._allowed(item, prepared, decided, now_s, state)

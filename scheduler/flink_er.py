@@ -19,15 +19,17 @@ from penstock.scheduler.bucket_moves import level_buckets
 from penstock.scheduler.capacity import (
     MIB,
     available_bandwidth,
+    capacity_beside,
     detect,
     network_capacity,
     step_literal,
     step_paper,
     true_capacity,
 )
-from penstock.scheduler.flow_network import ENOUGH, Allocation, Bottleneck, Layer, allocate
+from penstock.scheduler.flow_network import Allocation, Bottleneck, Layer, allocate
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from penstock.scheduler.network_needs import Network, needs, slow_tasks, source_lags
+from penstock.scheduler.operator_network import ENOUGH
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan
 
@@ -133,8 +135,11 @@ class FlinkEr:
         instances, rows = snapshot.instances, len(snapshot.instances)
         records_in = or_nan(instances.records_in, rows)
         if self.detector == "true":
-            useful_ns = or_nan(instances.busy_ns, rows) + or_nan(instances.remote_wait_ns, rows)
-            return true_capacity(records_in, useful_ns, or_nan(instances.core_wait_ns, rows))
+            busy_ns = or_nan(instances.busy_ns, rows)
+            useful_ns = busy_ns + or_nan(instances.remote_wait_ns, rows)
+            alone = true_capacity(records_in, useful_ns, or_nan(instances.core_wait_ns, rows))
+            beside = capacity_beside(records_in, busy_ns, useful_ns, instances.machine, snapshot.window_s)
+            return np.fmax(alone, beside)
         same = memory.capacity is not None and memory.tasks == snapshot.tasks.name
         if same and memory.owners is not None and np.array_equal(memory.owners, instances.task):
             before = memory.capacity
@@ -168,8 +173,8 @@ class _Plan:
         """Decide on an application that lags, or is slow and wants headroom; return whether any action results."""
         name = self._snapshot.applications.name[application]
         allocation = allocate(layers, self._policy.saturated)
-        most = allocation.value * headroom
-        if allocation.value >= ENOUGH:
+        most = allocation.paced * headroom
+        if allocation.paced >= ENOUGH:
             routes = self._new_routes(layers, allocation, set())
             self._routes += routes
             rest = "capacity suffices, the lag drains" if headroom == 1 else "it is slow, but no task is saturated"
@@ -239,6 +244,11 @@ class _Plan:
             is_all = len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
             if levelling.whole >= 1 - 1e-9 or (is_all and levelling.whole > layer.whole * (1 + NOISE)):
                 moves += levelling.moves
+            elif layer.whole * (1 + NOISE) < layer.sums.balanced >= (part := arriving * (1 + NOISE)):
+                # Instances are not added for a backlog, if moves carry what arrives and a little of that.
+                lesser = level_buckets(self._snapshot, layer.asked(part), bucket_rows, 1 / (1 + NOISE))
+                if lesser.whole >= 1 - 1e-9 and lesser.whole * part > layer.whole * (1 + NOISE):
+                    moves += lesser.moves
         return moves, hot
 
     def _new_sizes(self, layers: Sequence[Layer], bottlenecks: Sequence[Bottleneck], hot: set[str]) -> list[TaskSize]:

@@ -1,24 +1,18 @@
 """An application as a flow network, the distribution of load in it, and its bottlenecks (Flink-ER, 2.2, 2.3, 3.2).
 
 All is in shares of need: 1 is what must enter a task if its sources read what they should, so selectivity falls out.
-Tasks stand in series: a row passes all of them in a fixed proportion, and a branch is no alternative to another. What
-is free is which instance of a task takes it, where the exchange leaves that open. Called by `flink_er`.
+What is free is which instance of a task takes a row, where the exchange leaves that open; the search for paths and cuts
+is over tasks (`operator_network`), and their instances are looked at once, at the end. Called by `flink_er`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.model.columns import Bools, Floats, Ints
-from penstock.scheduler.series_flow import SeriesFlow
-
-AMPLE = 100.0
-"""More than so many needs nothing is asked to carry: capacities beyond are all alike, and none is infinite."""
-
-ENOUGH = 1 - 1e-7
-"""The share of the need that counts as all of it."""
+from penstock.scheduler.operator_network import AMPLE, ENOUGH, LOG, OperatorNetwork
 
 
 class LayerSums(NamedTuple):
@@ -40,7 +34,8 @@ class Layer:
     """A task's instances: their rows in the snapshot, capacity and measured flow in shares of the task's need.
 
     ``is_free``: rows may go to any instance; otherwise each keeps its share of them (keys, partitions of a source).
-    ``follows``: every instance takes the rows of the same instance of that layer, by its place among the layers.
+    ``after``: the places, among the layers, of those whose rows it takes, or `operator_network.LOG`. ``follows``: every
+    instance takes the rows of the same instance of the layer at that place.
     """
 
     task: int
@@ -48,21 +43,27 @@ class Layer:
     capacity: Floats
     flow: Floats
     is_free: bool
+    after: tuple[int, ...]
     follows: int | None
     sums: LayerSums
 
     @classmethod
     def of(
-        cls, task: int, instances: Ints, capacity: Floats, flow: Floats, is_free: bool, follows: int | None = None
+        cls, task: int, instances: Ints, capacity: Floats, flow: Floats, is_free: bool, after: tuple[int, ...]
     ) -> "Layer":
-        """Return a layer with its sums."""
+        """Return a layer with its sums, which follows no other."""
         (sums,) = sums_of(np.zeros(len(capacity), np.int32), capacity, flow, np.array([is_free]))
-        return cls(task, instances, capacity, flow, is_free, follows, sums)
+        return cls(task, instances, capacity, flow, is_free, after, None, sums)
 
     @property
     def whole(self) -> float:
         """Its capacity."""
         return self.sums.whole
+
+    def asked(self, part: float) -> "Layer":
+        """Return the layer as it is if this part of the need is asked of it, above 1 more than the need."""
+        sums = LayerSums(*(figure / part for figure in self.sums))
+        return replace(self, capacity=self.capacity / part, flow=self.flow / part, sums=sums)
 
 
 def sums_of(group: Ints, capacity: Floats, flow: Floats, is_free: Bools) -> list[LayerSums]:
@@ -83,7 +84,7 @@ def sums_of(group: Ints, capacity: Floats, flow: Floats, is_free: Bools) -> list
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A layer at the head of a saturated cut, by its place, and the capacity of that cut."""
+    """A layer at the head of a saturated cut, by its place, and its capacity."""
 
     place: int
     whole: float
@@ -93,11 +94,14 @@ class Bottleneck:
 class Allocation:
     """Load handed out along augmenting paths.
 
-    ``value``: what the network carries of the need, at most 1. ``flows`` by layer and instance: what it is handed of
-    the need, as far as it carries it itself. ``bottlenecks``: from the narrowest cut on; none if all is carried.
+    ``value``: what flows through the network, at most 1. ``paced``: what comes through of the need where all branches
+    behind a split keep the pace of the slowest, as a full one holds up what feeds it; of a series both are the same.
+    ``flows`` by layer and instance: what it is handed of the need, as far as it carries it itself. ``bottlenecks``:
+    from the narrowest on; none if all is carried.
     """
 
     value: float
+    paced: float
     flows: tuple[Floats, ...]
     bottlenecks: tuple[Bottleneck, ...]
 
@@ -105,33 +109,35 @@ class Allocation:
 def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
     """Reallocate the load of an application whose layers stand in the order of the data (Flink-ER, Algorithm 2).
 
-    The present flow is augmented. If the need is not met then, the least cut names the bottleneck; with that raised to
-    the need, so does the next least cut, as long as f(X, Y) >= lambda c(X, Y) with the flow as it is (eq 11).
-    ``saturated`` is lambda, in [0.85, 1].
+    The present flow is augmented. If the need is not met then, the least cut names the bottlenecks; with them raised to
+    the need, so does the next least cut, as long as f(X, Y) >= lambda c(X, Y) with the flow as it is (eq 11), and
+    beyond that what is full, by the same measure, once branches keep pace. ``saturated`` is lambda, in [0.85, 1].
     """
     stages = in_stages(layers)
     lanes = [_lanes(layers, stage) for stage in stages]
-    series = in_series(lanes)
-    began, value = series.value, series.augment()
-    reached, ends = value, dict[int, float]()
-    bottlenecks: list[Bottleneck] = []
-    while reached < ENOUGH:
-        cut = series.cut()
-        if not cut:
-            break
-        whole = series.capacity[cut]
-        if value > 0 and value >= ENOUGH * saturated * whole:
-            bottlenecks += [Bottleneck(place, whole) for place in _narrowest(layers, stages[cut - 1])]
-        ends[cut] = reached
-        series.capacity[cut] = 1.0
-        reached = series.augment()
+    wholes = [each.whole for each in lanes]
+    began = min([1.0, *[each.present for each in lanes]]) if lanes else 0.0
+    network = OperatorNetwork(_inputs(layers, stages), wholes, began)
+    value, paced, asked = network.augment(), min([1.0, *wholes]), ENOUGH * saturated
+    named: list[int] = []
+    # A cut with more raised carries more: behind one that is not full none is.
+    while (short := network.short()) and value >= asked * network.cut_capacity():
+        named += short
+        network.raise_to_the_need(short)
+        network.augment()
+    named += [
+        stage for stage, whole in enumerate(wholes) if whole < ENOUGH and paced >= asked * whole and stage not in named
+    ]
+    places = [(place, stage) for stage in named if value > 0 for place in _narrowest(layers, stages[stage])]
+    bottlenecks = [Bottleneck(place, wholes[stage]) for place, stage in places]
+    bottlenecks.sort(key=lambda bottleneck: bottleneck.whole)
     flows: list[Floats] = [layer.flow for layer in layers]
-    for edge, (stage, stage_lanes) in enumerate(zip(stages, lanes, strict=True), 1):
-        carried = ends.get(edge, reached)
+    for stage, stage_lanes, whole in zip(stages, lanes, wholes, strict=True):
+        carried = min(whole, 1.0)
         handed = stage_lanes.handed(began, carried)
         for place in stage:
             flows[place] = _by_instance(layers[place], handed, carried)
-    return Allocation(min(value, 1.0), tuple(flows), tuple(bottlenecks))
+    return Allocation(min(value, 1.0), paced, tuple(flows), tuple(bottlenecks))
 
 
 def in_stages(layers: Sequence[Layer]) -> list[list[int]]:
@@ -148,14 +154,10 @@ def in_stages(layers: Sequence[Layer]) -> list[list[int]]:
     return stages
 
 
-def in_series(lanes: Sequence["_Lanes"]) -> SeriesFlow:
-    """Return the network as edges in series that carry the present flow.
-
-    Edge 0 leads from the log, with the rate that is offered; behind it a hub lies before and behind each exchange, and
-    between them, as edges 1, 2, ..., a bundle of lanes, an instance each, which is its vertex split in two.
-    """
-    carried = min((each.present for each in lanes), default=0.0)
-    return SeriesFlow([1.0, *(each.whole for each in lanes)], min(carried, 1.0))
+def _inputs(layers: Sequence[Layer], stages: Sequence[Sequence[int]]) -> list[set[int]]:
+    """Return the stages whose rows each stage takes: those of the layer at its head."""
+    stage_of = {place: number for number, stage in enumerate(stages) for place in stage} | {LOG: LOG}
+    return [{stage_of[place] for place in layers[stage[0]].after} for stage in stages]
 
 
 class _Lanes(NamedTuple):

@@ -51,7 +51,7 @@ class MemoryUp(Rule):
 
 
 class CpuUp(Rule):
-    """P3: the cores are used up, or the application was throttled and rows had to wait."""
+    """P3: the cores are used up, or the application was throttled and rows had to wait, or wait longer and longer."""
 
     name, resource, window_s = "CPU up", Resource.CORES, 300.0
     needs = ("cores", "cpu", "throttled")
@@ -71,7 +71,7 @@ class CpuUp(Rule):
 
 
 class ThreadsUp(Rule):
-    """P4: the backlog keeps rising, or exceeds the bound while cores are free, and no remote service explains it.
+    """P4: the backlog keeps rising, or exceeds the bound, while cores are free, and no remote service explains it.
 
     The paper's backlog that rises from tick to tick is that of a steady load. Loads of several modes rise and fall
     within the window; there the latency bound decides.
@@ -85,12 +85,12 @@ class ThreadsUp(Rule):
         """Set the threads to the input's need at the present rate per busy thread (DS2); at least multiply them."""
         ticks = window.ticks
         threads, needed = ticks.threads[-1], threads_needed(window, limits, limits.catch_up_s)
-        fires = np.all(np.diff(ticks.backlog, axis=0) > 0, axis=0) & (len(ticks.backlog) > 2)
+        fires = _is_rising(window) & ~(window.samples.throttled.mean(axis=0) > limits.throttled)
         if not limits.only_rising:
-            is_growing = window.samples.appended > window.samples.consumed
-            is_late = (late_samples(window, limits) & ~core_starved_samples(window.samples, limits) & is_growing).any(
-                axis=0
-            )
+            late, is_growing = late_samples(window, limits), window.samples.appended > window.samples.consumed
+            waits = late & ~core_starved_samples(window.samples, limits) & is_growing
+            # The first late sample may be a moment, in which cores did not lack yet.
+            is_late = (waits[1:] & late[:-1]).any(axis=0)
             with np.errstate(invalid="ignore"):
                 fires |= is_late & ~(needed <= threads)
         multiplied = np.ceil(threads * limits.growth)
@@ -106,10 +106,17 @@ def heap_is_short(ticks: ApplicationMetrics, limits: RuleLimits) -> Bools:
 
 
 def _is_throttled(window: RuleWindow, limits: RuleLimits) -> Bools:
-    """Return where rows waited too long for cores."""
-    return np.asarray(
-        (late_samples(window, limits) & core_starved_samples(window.samples, limits)).any(axis=0), np.bool_
-    )
+    """Return where rows waited too long for cores, or wait longer and longer for them."""
+    starved = core_starved_samples(window.samples, limits)
+    has_settled = (window.samples.settled_s >= limits.settle_s).all(axis=0)
+    is_longer = _is_rising(window) & has_settled & (window.samples.throttled.mean(axis=0) > limits.throttled)
+    return np.asarray((late_samples(window, limits) & starved).any(axis=0) | is_longer, np.bool_)
+
+
+def _is_rising(window: RuleWindow) -> Bools:
+    """Return where the backlog grew from each tick of the window to the next."""
+    backlog = window.ticks.backlog
+    return np.asarray(np.all(np.diff(backlog, axis=0) > 0, axis=0) & (len(backlog) > 2), np.bool_)
 
 
 def _exceeds(used: Window, allocated: Window, share: float) -> Bools:

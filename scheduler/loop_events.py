@@ -4,22 +4,42 @@ from dataclasses import replace
 
 import numpy as np
 
+from penstock.model.columns import Floats
 from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.loop_state import LoopState
-from penstock.scheduler.true_rates import or_nan
+from penstock.scheduler.true_rates import or_nan, sum_by
 
 
 def with_starts(state: LoopState, snapshot: ClusterSnapshot) -> LoopState:
-    """Return the memory with applications that were not seen before: they have settled since their start."""
+    """Return the memory with applications that were not seen before: they have settled since their start.
+
+    One to which no rows came then settles from the first window in which some do: what waited is no load.
+    """
     names = snapshot.applications.name
-    if all(name in state.settled_s for name in names):
+    if all(name in state.fed for name in names):
         return state
+    rows, is_fed = _rows_read(snapshot), set(state.fed)
     age_s = or_nan(snapshot.instances.age_s, len(snapshot.instances))
     youngest = np.full(len(names), np.inf)
     np.fmin.at(youngest, snapshot.tasks.application[snapshot.instances.task], age_s)
-    first = {name: float(snapshot.time_s - youngest[row]) for row, name in enumerate(names)}
-    return replace(state, settled_s={**first, **state.settled_s})
+    settled_s = dict(state.settled_s)
+    for row, name in enumerate(names):
+        has_rows = bool(rows[row] > 0)
+        if name not in settled_s:
+            settled_s[name] = float(snapshot.time_s - youngest[row])
+        elif has_rows and name not in is_fed:
+            settled_s[name] = max(settled_s[name], snapshot.time_s - snapshot.window_s)
+        if has_rows:
+            is_fed.add(name)
+    return replace(state, settled_s=settled_s, fed=frozenset(is_fed))
+
+
+def _rows_read(snapshot: ClusterSnapshot) -> Floats:
+    """Return by application the rows that were read in the window; NaN where nobody knows."""
+    partitions, instances = snapshot.partitions, snapshot.instances
+    application = snapshot.tasks.application[instances.task[partitions.instance]]
+    return sum_by(application, or_nan(partitions.consumed, len(partitions)), len(snapshot.applications))
 
 
 def with_losses(state: LoopState, snapshot: ClusterSnapshot, lost_after_s: float) -> tuple[LoopState, bool]:

@@ -78,7 +78,8 @@ class LoopState:
     """The memory of a control loop. Times are those of snapshots, in seconds; applications by name.
 
     ``due_s`` and ``refused`` by policy; ``shed_cycles``: cycles in a row in which an application was shed; ``settled``:
-    when its last action ended; ``touched``: when the last action on a task did; ``fruitless``: changes without effect;
+    when its last action ended; ``fed``: those to which rows have come; ``touched``: when the last action on a task
+    ended; ``fruitless``: changes without effect;
     ``sized_s``: when sizes were last decided on; ``moves_wait_s``: since when moves wait for that.
     """
 
@@ -89,6 +90,7 @@ class LoopState:
     in_flight: tuple[Action, ...] = ()
     watched: tuple[Action, ...] = ()
     settled_s: Mapping[str, float] = field(default_factory=dict)
+    fed: frozenset[str] = frozenset()
     touched_s: Mapping[str, float] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     sized_s: float = float("-inf")

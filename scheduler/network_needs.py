@@ -7,7 +7,8 @@ import numpy as np
 from penstock.model.columns import Floats, Ints
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.task_levels import task_levels
-from penstock.scheduler.flow_network import Layer, LayerSums, sums_of
+from penstock.scheduler.flow_network import Layer, sums_of
+from penstock.scheduler.operator_network import LOG
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.shed_rows import shed_below
@@ -128,35 +129,47 @@ class Network:
     def layers(self, tasks: Sequence[int], headroom: float = 1.0) -> list[Layer]:
         """Return tasks as layers, of which ``headroom`` needs are asked; they stand in the order of the data.
 
-        A task without need, or figures, is left out.
+        A task without need, or figures, is left out; what it takes goes on to the tasks below it. Rows of other tasks
+        than these come in the same proportion, so they are no other way from the log.
         """
         layers: list[Layer] = []
-        places: dict[int, int] = {}
+        # By task: the places of the layers whose rows those are that come from it.
+        givers: dict[int, tuple[int, ...]] = {}
         for task in tasks:
+            above: list[int] = self._producer[self._above.rows(task)].tolist()
+            after = _together([givers[producer] for producer in above if producer in givers])
             if not self._is_layer[task]:
+                givers[task] = after
                 continue
             own, sums = self._instances.within(task), self._sums[task]
             capacity, flow = self._capacity[own], self._flow[own]
-            if headroom != 1.0:
-                capacity, flow, sums = capacity / headroom, flow / headroom, LayerSums(*(x / headroom for x in sums))
-            follows = self._followed(task, layers, places)
+            follows = self._followed(task, above, layers, givers) if self._follows[task] else None
             if follows is not None:
                 sums = sums._replace(whole=sums.balanced)
             is_free = follows is not None or self._is_free[task]
-            places[task] = len(layers)
-            layers.append(Layer(task, self._instances.order[own], capacity, flow, is_free, follows, sums))
+            givers[task] = (len(layers),)
+            layer = Layer(task, self._instances.order[own], capacity, flow, is_free, after, follows, sums)
+            layers.append(layer if headroom == 1.0 else layer.asked(headroom))
         return layers
 
-    def _followed(self, task: int, layers: Sequence[Layer], places: dict[int, int]) -> int | None:
+    def _followed(
+        self, task: int, above: Sequence[int], layers: Sequence[Layer], givers: dict[int, tuple[int, ...]]
+    ) -> int | None:
         """Return the free layer whose lanes a task goes on with, instance by instance."""
-        if not self._follows[task]:
-            return None
         heads = set()
-        for above in self._producer[self._above.rows(task)].tolist():
-            if above not in places:
+        for producer in above:
+            if producer not in givers or not self._is_layer[producer]:
                 return None
-            layer = layers[places[above]]
-            heads.add(places[above] if layer.follows is None else layer.follows)
+            (place,) = givers[producer]
+            head = layers[place].follows
+            heads.add(place if head is None else head)
         head = heads.pop()
         mine, its = self._number[self._instances.rows(task)], self._number[layers[head].instances]
         return head if not heads and layers[head].is_free and np.array_equal(mine, its) else None
+
+
+def _together(givers: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the layers that rows come from, each once; without any they come from the log."""
+    if len(givers) == 1:
+        return givers[0]
+    return tuple(dict.fromkeys(place for places in givers for place in places)) or (LOG,)

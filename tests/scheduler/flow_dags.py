@@ -129,30 +129,64 @@ def dag_snapshot(dag: Dag, read: float = 0.1) -> ClusterSnapshot:
     )
 
 
-def minimum_cut(dag: Dag) -> tuple[float, set[int]]:
-    """Return the share of the need that comes through below the lagging source, and the tasks at its minimum cut.
+def paced(dag: Dag) -> float:
+    """Return the share of the need that comes through where all branches keep the pace of the slowest."""
+    return min([1.0, *[sum(_lanes(dag, stage)) for stage in _stages(dag)]])
 
-    Every link between two instances is an edge, and every instance one between its input and its output.
+
+def minimum_cut(dag: Dag) -> tuple[float, set[int]]:
+    """Return the most that flows of the need below the lagging source, and the tasks at the minimum cut.
+
+    Every instance is an edge between its input and its output, every exchange goes through a hub. Each way from the
+    source to an end carries an equal part of the need.
     """
-    graph, needs = nx.DiGraph(), dag.needs()
-    graph.add_edge("log", ("hub", 0), capacity=1.0)
     stages = _stages(dag)
-    for hub, stage in enumerate(stages):
-        head = stage[0]
-        capacity = [[rate / needs[task] for rate in dag.rates[task]] for task in stage]
-        if dag.exchange(head) != FREE:
-            whole = min(most / part for most, part in zip(capacity[0], dag.shares[head], strict=True))
-            capacity = [[whole]]
-        for number in range(len(capacity[0])):
-            graph.add_edge(("hub", hub), (head, number, "in"))
-            for task, own in zip(stage, capacity, strict=True):
-                graph.add_edge((task, number, "in"), (task, number, "out"), capacity=own[number])
-            for task, following in pairwise(stage):
-                graph.add_edge((task, number, "out"), (following, number, "in"))
-            graph.add_edge((stage[-1], number, "out"), ("hub", hub + 1))
-    value, (side, _) = nx.minimum_cut(graph, "log", ("hub", len(stages)))
-    cut = {vertex[0] for vertex in side if vertex[-1] == "in" and (vertex[0], vertex[1], "out") not in side}
-    return float(value), cut
+    stage_of = {task: number for number, stage in enumerate(stages) for task in stage}
+    between = nx.DiGraph()
+    between.add_nodes_from(range(len(stages)))
+    for producer, consumer, _, _ in dag.edges:
+        if producer in stage_of and stage_of[producer] != stage_of[consumer]:
+            between.add_edge(stage_of[producer], stage_of[consumer])
+    ends = [number for number in between if not between.out_degree(number)]
+    ways = [way for end in ends for way in nx.all_simple_paths(between, 0, end)] if 0 not in ends else [[0]]
+    part = {number: sum(number in way for way in ways) / len(ways) for number in between}
+    graph = nx.DiGraph()
+    graph.add_edge("log", ("hub", 0), capacity=1.0)
+    for number, stage in enumerate(stages):
+        for lane, capacity in enumerate(_lanes(dag, stage)):
+            graph.add_edge(("hub", number), (number, lane, "in"))
+            graph.add_edge((number, lane, "in"), (number, lane, "out"), capacity=capacity * part[number])
+            graph.add_edge((number, lane, "out"), ("behind", number) if between.out_degree(number) else "end")
+    for above, below in between.edges:
+        along = sum((above, below) in pairwise(way) for way in ways) / len(ways)
+        graph.add_edge(("behind", above), ("hub", below), capacity=along)
+    value, (side, _) = nx.minimum_cut(graph, "log", "end")
+    cut = {vertex[0] for vertex in side if vertex[-1] == "in" and (*vertex[:2], "out") not in side}
+    return float(value), {task for number in cut for task in _narrowest(dag, stages[number])}
+
+
+def narrowest(dag: Dag) -> set[int]:
+    """Return the tasks that pace the others, if any is short."""
+    least = paced(dag)
+    short = [stage for stage in _stages(dag) if sum(_lanes(dag, stage)) <= min(least, 1 - 1e-9)]
+    return {task for stage in short for task in _narrowest(dag, stage)}
+
+
+def _capacities(dag: Dag, stage: list[int]) -> list[list[float]]:
+    """Return the shares of the need that the instances of each task can take; of fixed ones, all together."""
+    needs, head = dag.needs(), stage[0]
+    capacities = [[rate / needs[task] for rate in dag.rates[task]] for task in stage]
+    if dag.exchange(head) == FREE:
+        return capacities
+    return [[min(most / part for most, part in zip(capacities[0], dag.shares[head], strict=True))]]
+
+
+def _lanes(dag: Dag, stage: list[int]) -> list[float]:
+    return [min(own) for own in zip(*_capacities(dag, stage), strict=True)]
+
+
+def _narrowest(dag: Dag, stage: list[int]) -> set[int]:
+    return {stage[int(np.argmin(own))] for own in zip(*_capacities(dag, stage), strict=True)}
 
 
 def _stages(dag: Dag) -> list[list[int]]:

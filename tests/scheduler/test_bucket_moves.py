@@ -30,7 +30,7 @@ def job(rng: np.random.Generator) -> tuple[ClusterSnapshot, Layer]:
     )
     share = np.bincount(owner, rows, count) / max(rows.sum(), 1.0)
     capacity = rng.uniform(0.1, 1.5, count) / count
-    return replace(state, buckets=columns), Layer.of(1, own, capacity, share, False)
+    return replace(state, buckets=columns), Layer.of(1, own, capacity, share, False, (0,))
 
 
 def one_by_one(state: ClusterSnapshot, layer: Layer) -> list[BucketMove]:

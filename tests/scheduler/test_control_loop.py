@@ -116,6 +116,21 @@ def test_an_application_that_has_just_started_settles_first() -> None:
     assert run.until("scaler").acts and run.now_s >= 1035.0
 
 
+def test_an_application_settles_from_the_first_rows_that_come_to_it() -> None:
+    run = played(steering("scaler", SCALES, GROW))
+    dry = {"partitions.appended": [0.0] * 2, "partitions.consumed": [0.0] * 2}
+    first = [decision for _ in range(12) for decision in run.tick(columns=dry)[0]]
+    # It has run for long, so that there is nothing to wait for while nothing comes.
+    assert [decision.acts for decision in first] == [True]
+    run.end()
+    run = played(steering("scaler", SCALES, NoChange("idle"), *[GROW] * 20))
+    for _ in range(2):
+        run.tick(columns=dry)
+    came_s = run.now_s
+    assert run.until("scaler").acts
+    assert run.now_s - 5.0 >= came_s + 30.0
+
+
 def test_a_lost_machine_ends_the_cool_down() -> None:
     run = played(steering("scaler", SCALES, GROW, GROW_MORE))
     run.until("scaler")

@@ -277,6 +277,18 @@ def test_a_source_that_is_behind_counts_as_one_that_waits() -> None:
         assert BusyBand(lag_s=lag_s).bottlenecks(behind, rates).tolist() == [False, found]
 
 
+def test_a_source_that_does_all_of_the_work_may_be_the_bottleneck_of_a_job() -> None:
+    seen = measured(Job([Task("all of it", None)], [], 100.0))
+    busy = replace(seen.instances, busy_ns=np.full(len(seen.instances), 0.97 * seen.window_s * 1e9))
+    appended = np.array([100.0 * seen.window_s])
+    log = PartitionColumns(
+        np.array([0]), appended=appended, consumed=appended, end_offset=appended + 1e4, position=appended
+    )
+    behind = replace(seen, instances=busy, partitions=log)
+    for lag_s, found in ((1.0, True), (1e6, False), (inf, False)):
+        assert BusyBand(lag_s=lag_s).bottlenecks(behind, task_rates(behind)).tolist() == [found]
+
+
 def test_a_band_waits_until_it_is_left() -> None:
     banded = Ds2(factor=1.0, band=BusyBand())
     assert isinstance(banded.decide(measured(word_count(5, 6)), {})[0], NoChange), "67% and 69% busy"

@@ -19,7 +19,7 @@ from penstock.scheduler.capacity import (
 from penstock.scheduler.flink_er import FlinkEr
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from tests.papers_cases import cases
-from tests.scheduler.flow_dags import FORWARD, FREE, Dag, dag_snapshot, minimum_cut, random_dag
+from tests.scheduler.flow_dags import FORWARD, FREE, Dag, dag_snapshot, minimum_cut, narrowest, paced, random_dag
 from tests.scheduler.flow_jobs import Stage, snapshot
 
 QUICK = FlinkEr(drain_s=1e12)
@@ -86,6 +86,15 @@ def test_a_backlog_makes_no_key_hot_so_that_after_an_outage_a_task_is_scaled() -
     hot = [Stage("source", [1e6]), Stage("count", [700.0, 700.0], free=False, shares=[0.8, 0.2], buckets=skewed)]
     plan = decide(FlinkEr(), snapshot(1000.0, hot, lag=600_000.0))
     assert isinstance(plan, NoChange) and "hot key in bucket 0 of 'count'" in plan.reason
+
+
+def test_buckets_that_carry_what_arrives_move_though_a_backlog_wants_more() -> None:
+    """With them the waiting rows are worked off more slowly than is wished for, and nobody is added for them."""
+    buckets = [(0, 0.3), (0, 0.25), (0, 0.15), (1, 0.2), (1, 0.1)]
+    job = [Stage("source", [1e6]), Stage("count", [1100.0, 1000.0], free=False, shares=[0.7, 0.3], buckets=buckets)]
+    plan = decide(FlinkEr(), snapshot(1800.0, job, lag=20_000.0))
+    assert isinstance(plan, RescalePlan) and plan.tasks == ()
+    assert [(move.bucket, move.number) for move in plan.buckets] == [(2, 1)]
 
 
 def test_the_pool_goes_to_the_fullest_first() -> None:
@@ -167,8 +176,36 @@ def test_the_bottleneck_is_the_minimum_cut_of_networkx(seed: int) -> None:
         assert getattr(plan, "tasks", ()) == () and "of the need" in plan.reason and "bottleneck" not in plan.reason
         return
     assert isinstance(plan, RescalePlan)
-    assert f"({value:.3g} of the need)" in plan.reason
-    assert {size.task for size in plan.tasks} == cut
+    assert f"({paced(dag):.3g} of the need)" in plan.reason
+    assert {size.task for size in plan.tasks} == cut | narrowest(dag)
+
+
+def test_the_network_is_that_of_the_whole_graph_below_the_lagging_source() -> None:
+    """Rows of two sources meet in a join, and go to two ends: all that is short behind the split is named at once."""
+    edges = [(0, 2, 1.0, FREE), (1, 3, 1.0, FREE), (2, 4, 1.0, FREE), (3, 4, 1.0, FREE), (4, 5, 1.0, FREE)]
+    edges += [(4, 6, 0.5, FREE)]
+    rates = [[1e9], [1e9], [3000.0], [100.0], [5000.0], [800.0], [700.0]]
+    plan = decide(QUICK, dag_snapshot(Dag([1000.0, 1000.0], 0, rates, [[1.0]] * 7, edges)))
+    assert isinstance(plan, RescalePlan)
+    # What leads from the other source is not its, though it is the narrowest; the join has 2,000 to take.
+    assert plan.tasks == (TaskSize(5, 3), TaskSize(6, 2)) and "bottleneck 't5', 't6' (0.4 of the need)" in plan.reason
+
+
+def test_what_waits_for_a_core_that_another_has_is_not_blamed() -> None:
+    """The source works for 0.05 of the time, and waits for the loop in which the count works for all the rest."""
+    job = [Stage("source", [1e4]), Stage("count", [500.0], free=False)]
+    state = snapshot(600.0, job)
+    wall_ns = state.window_s * 1e9
+    full = replace(
+        state.instances,
+        busy_ns=np.array([0.05, 0.95]) * wall_ns,
+        core_wait_ns=np.array([0.95, 0.05]) * wall_ns,
+    )
+    plan = decide(QUICK, replace(state, instances=full))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 2),) and "'source'" not in plan.reason
+    even = replace(full, busy_ns=np.array([0.5, 0.5]) * wall_ns, core_wait_ns=np.array([0.5, 0.5]) * wall_ns)
+    both = decide(QUICK, replace(state, instances=even))
+    assert isinstance(both, RescalePlan) and both.tasks == (TaskSize(0, 2), TaskSize(1, 2))
 
 
 def test_one_action_settles_before_the_next() -> None:

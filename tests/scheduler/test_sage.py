@@ -54,6 +54,21 @@ def test_what_lacks_everything_gets_memory_then_cores_then_threads() -> None:
     assert all(later - earlier >= 5 for earlier, later in pairwise(ticks))
 
 
+def test_a_backlog_that_rises_while_threads_wait_for_cores_is_no_need_for_threads() -> None:
+    """A loop that rests leaves a tenth of what it may use: the cores do not look used up, and rows are not late yet."""
+
+    def throttled(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+        obtained = min(4.4, 0.9 * has["cores"])
+        lacks = obtained < 4.4
+        behind = 100.0 * (number + 1) if lacks else 0.0
+        return {
+            "cpu": obtained, "throttled": 3.0 if lacks else 0.0, "backlog": behind, "consumed": 1000 * obtained / 4.4
+        }  # fmt: skip
+
+    done = actions(simulate(Sage(idle_backlog_s=1e5), 60, {"a": throttled}))
+    assert [name for _, name in done if name.endswith("up")] == ["CPU up"] and done[0][0] < 10
+
+
 def test_a_decision_is_one_resource_of_an_application() -> None:
     for _, decision in simulate(Sage(), 60, {"a": starved, "b": starved, "c": lambda number, has: {}}):
         if isinstance(decision, RescalePlan):

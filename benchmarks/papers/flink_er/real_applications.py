@@ -125,8 +125,9 @@ def _ms(at: datetime) -> int:
 
 
 class Count(ps.Process):
-    """Counts rows of a key by bucket; each waits, and those that come first are only held."""
+    """Counts rows of a key by bucket; each waits for ``wait_s``, and those that come first are only held."""
 
+    wait_s = ROW_S
     counts = ps.map_state(int, int)
     held = ps.value_state(bytes)
 
@@ -139,7 +140,7 @@ class Count(ps.Process):
         if row["is_first"]:
             self.held.set(row["key"].encode().ljust(HELD_BYTES, b"."))
             return None
-        time.sleep(ROW_S)
+        time.sleep(self.wait_s)
         late_ms = time.time_ns() // 1_000_000 - row["sent_ms"]
         count = (self.counts.get(row["bucket"]) or 0) + 1
         self.counts.put(row["bucket"], count)
@@ -149,10 +150,20 @@ class Count(ps.Process):
         }  # fmt: skip
 
 
+def counter(wait_s: float) -> type[Count]:
+    """Return what counts rows that wait for so long."""
+
+    class Waits(Count):
+        pass
+
+    Waits.wait_s = wait_s
+    return Waits
+
+
 def word_count(setting: Setting) -> Application:
     """Return WordCount; options: ``counting`` and ``readers``, how many instances count and read, and ``contracts``.
 
-    The last are as of `under_contract`.
+    The last are as of `under_contract`. ``wait_s``: how long a word waits; `ROW_S` if it is not said.
     """
     job = ps.Job()
     readers = setting.options.get("readers", READERS)
@@ -211,7 +222,9 @@ def _read(topic: str, fields: dict[str, Any], kafka: str, until: Any, job: Job) 
 
 
 def _write(rows: ps.Stream, setting: Setting) -> None:
-    counted = rows.key_by("key").process(Count, _COUNTED, order="arrival").name(COUNT)
+    counted = (
+        rows.key_by("key").process(counter(setting.options.get("wait_s", ROW_S)), _COUNTED, order="arrival").name(COUNT)
+    )
     instances = setting.options.get("counting")
     counted = counted if instances is None else counted.parallelism(instances)
     under_contract(counted.write_parquet(setting.folder / QUERY), setting, QUERY)

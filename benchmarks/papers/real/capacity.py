@@ -6,7 +6,6 @@ few at a time.
 """
 
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,11 +91,11 @@ def _at_rate(
         wait_until_it_reads(subject, notes)
         if case.first:
             fill_first(case, kafka, loads, subject, notes)
-        begin_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
-        to_inject = Orders(kafka, loads, begin_ns)
-        with started("injector", to_inject.text(), folder / f"{purpose}-injected.jsonl") as injector:
-            wait(injector, phase.seconds)
+        to_inject, injected = Orders(kafka, loads, LEAD_S), folder / f"{purpose}-injected.jsonl"
+        with started("injector", to_inject.text(), injected) as injector:
+            wait(injector, LEAD_S + phase.seconds)
         _end(subject)
+    begin_ns = lines(injected)[0]["begin_ns"]
     full_ns, end_ns = (begin_ns + int(at_s * 1e9) for at_s in (_FULL_AFTER_S, phase.seconds))
     first, *_, last = [each for each in lines(notes)[1:] if each["read"] and full_ns <= each["at_ns"] <= end_ns]
     # A source that has not said yet how much waits says none.

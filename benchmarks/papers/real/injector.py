@@ -1,8 +1,8 @@
 """The process that offers rows: writes messages into topics at their pace, and notes what the log has taken.
 
 ``python -m penstock.benchmarks.papers.real.injector NOTES``, its orders as a line of JSON on stdin. A line of NOTES a
-quarter of a second: the time by the monotonic clock, the process's CPU, and how many messages each partition has
-delivered.
+quarter of a second: when the first phase begins and the time, both by the monotonic clock, the process's CPU, and how
+many messages each partition has delivered.
 """
 
 import json
@@ -29,11 +29,11 @@ _FULL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What to write where; ``begin_ns``: when the first phase begins, by the monotonic clock of this machine."""
+    """What to write where; ``lead_s``: so long after the process can write the first phase begins."""
 
     kafka: str
     loads: tuple[TopicLoad, ...]
-    begin_ns: int
+    lead_s: float
 
     def text(self) -> str:
         """Return the orders as JSON."""
@@ -43,7 +43,7 @@ class Orders:
     def parse(cls, text: str) -> "Orders":
         """Return the orders that are in a text."""
         plain = json.loads(text)
-        return cls(plain["kafka"], tuple(map(TopicLoad.parse, plain["loads"])), plain["begin_ns"])
+        return cls(plain["kafka"], tuple(map(TopicLoad.parse, plain["loads"])), plain["lead_s"])
 
 
 class Injector:
@@ -117,26 +117,30 @@ def fill(kafka: str, loads: Sequence[TopicLoad], rows: Sequence[float]) -> int:
 
 
 def inject(orders: Orders, note: Callable[[str], object]) -> None:
-    """Write all phases at their pace; ``note`` takes a line of JSON at a time."""
+    """Write all phases at their pace; ``note`` takes a line of JSON at a time.
+
+    They begin when the process is ready, however long that took: a burst to catch up is no phase.
+    """
     injector = Injector(orders.kafka, orders.loads)
+    begin_ns = time.monotonic_ns() + int(orders.lead_s * 1e9)
     length_s = max(sum(phase.seconds for phase in load.phases) for load in orders.loads)
     noted_s = 0.0
     while True:
-        at_s = (time.monotonic_ns() - orders.begin_ns) / 1e9
+        at_s = (time.monotonic_ns() - begin_ns) / 1e9
         injector.write_up_to([load.due(min(at_s, length_s)) for load in orders.loads])
         if at_s >= noted_s:
-            note(_note(injector))
+            note(_note(injector, begin_ns))
             noted_s = at_s + NOTE_S
         if at_s >= length_s:
             break
         time.sleep(_PACE_S)
     injector.flush()
-    note(_note(injector))
+    note(_note(injector, begin_ns))
 
 
-def _note(injector: Injector) -> str:
-    injected = {"at_ns": time.monotonic_ns(), "cpu_s": time.process_time(), "delivered": injector.counts()}
-    return json.dumps(injected) + "\n"
+def _note(injector: Injector, begin_ns: int) -> str:
+    at_ns, cpu_s = time.monotonic_ns(), time.process_time()
+    return json.dumps({"begin_ns": begin_ns, "at_ns": at_ns, "cpu_s": cpu_s, "delivered": injector.counts()}) + "\n"
 
 
 def _pool(reference: str) -> list[bytes]:

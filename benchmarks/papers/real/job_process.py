@@ -18,9 +18,9 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import FatalError
 
 LEAD_S = 5.0
-"""How long a job that reads already runs before the first phase."""
+"""How long an injector that can write waits before the first phase; the job reads already."""
 
-_START_S = 60.0
+_START_S = 240.0
 
 
 def make_topics(case: RealCase, kafka: str, purpose: str, phases: tuple[Phase, ...]) -> tuple[TopicLoad, ...]:

@@ -91,10 +91,9 @@ def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShare
     with started("subject", orders.text(), folder / "job.jsonl") as subject:
         wait_until_it_reads(subject, folder / "job.jsonl")
         first = fill_first(case, broker.bootstrap, loads, subject, folder / "job.jsonl") if case.first else 0
-        begin_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
-        to_inject = Orders(broker.bootstrap, loads, begin_ns)
+        to_inject = Orders(broker.bootstrap, loads, LEAD_S)
         with started("injector", to_inject.text(), folder / "injected.jsonl") as injector:
-            wait(injector, sum(phase.seconds for phase in phases))
+            wait(injector, LEAD_S + sum(phase.seconds for phase in phases))
         if case.catch_up_s:
             time.sleep(_KNOWN_S)
             is_so_within(subject, folder / "job.jsonl", case.catch_up_s, _has_all)
@@ -102,16 +101,17 @@ def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShare
         subject.stdin.close()
         wait(subject)
     begun, *samples = lines(folder / "job.jsonl")
+    injected = lines(folder / "injected.jsonl")
     return {
         "case": asdict(case),
         "capacity": capacity,
         "phases": [asdict(phase) for phase in phases],
-        "begin_ns": begin_ns,
+        "begin_ns": injected[0]["begin_ns"],
         "job_begun_ns": begun["begun_ns"],
         "queries": begun["queries"],
         "broker_cpu_s": _cpu_s(broker) - broker_cpu_s,
         "first": first,
-        "injected": lines(folder / "injected.jsonl"),
+        "injected": injected,
         "samples": samples,
         "exact": attribute(case.exact)(broker.bootstrap, [load.topic for load in loads]) if case.exact else None,
     }

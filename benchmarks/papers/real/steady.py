@@ -1,9 +1,9 @@
 """``python -m penstock.benchmarks.papers.real.steady --out DIR``: a job under steady load, recorded, decided on by all.
 
-A broker, an injector and WordCount on three task managers, one for each instance, with 2 ms of blocking work a row;
-nobody acts. Its action log has what its head saw each second, and every policy decides on that once more: after its
-warm-up it is to want nothing. A run that is there is not made again. Exits with 1 if a policy would act, or could not
-see the job.
+A broker, an injector and WordCount on three task managers, one for each instance, with 10 ms of blocking work a row;
+nobody acts. Its action log has what its head saw each second, and what Sage, which recommends, saw each minute of the
+whole job; every policy decides on that once more: after its warm-up it is to want nothing. A run that is there is not
+made again. Exits with 1 if a policy would act, or could not see the job.
 
 With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm.
 """
@@ -23,21 +23,27 @@ from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
-from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, lines, ticks_of
+from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines, ticks_of, wholes_of
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
 from penstock.tables import Column, print_table
 
 NAME = "steady"
-LINES_PER_S = 130.0
-"""Of four words, that wait for 2 ms each and take a little of a core: two instances are busy for 0.57 of the time.
+ROW_S = 0.01
+"""So long a word waits: on a busy machine a wait of 2 ms takes up to twice as long, one of 10 ms a fifth more."""
 
-It is the same on every machine, as what a row takes is. Two are right for rows of 2.12 to 3.4 ms.
+LINES_PER_S = 30.0
+"""Of four words, that take a little of a core: two instances are busy for 0.6 of the time.
+
+It is the same on every machine, as what a row takes is. Two are right for rows of 9.2 to 16 ms.
 """
 
 CONTROL = {"cores": 4.0}
 """What policies that scale may have."""
+
+_WATCHES = {"mode": "recommend", "scale": "sage", **CONTROL}
+"""Whoever sizes whole jobs sees what this one has and uses, and changes nothing."""
 
 _QUERIES = {"counts": (0.5, 1)}
 """A minimum accuracy, so that those that shed have somebody to shed for."""
@@ -63,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{arguments.act}: {len(done)} actions in {arguments.minutes:g} minutes: {'; '.join(done) or 'none'}")
         return 1 if done else 0
     run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
-    found = lines(ticks_of(run.folder / ACTIONS), CONTROL, plan_of(steady_case(60.0)))
+    log = run.folder / ACTIONS
+    found = lines(Recorded(ticks_of(log), wholes_of(log), plan_of(steady_case(60.0))), CONTROL)
     with (arguments.out / "policies.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(line)) + "\n" for line in found)
     show(run, found)
@@ -71,12 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def steady_case(seconds: float) -> RealCase:
-    """Return the run: one load for so long, nobody acts."""
+    """Return the run: one load for so long; Sage recommends, nobody acts."""
     words = case(Scale.SHORT, "zipf-0")
     # One instance reads, as that is enough: no policy is to want fewer.
-    options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1}
+    options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1, "wait_s": ROW_S}
     return replace(
-        words, name=NAME, loads=((1.0, seconds),), control={}, is_watched=True, task_managers=3, options=options,
+        words, name=NAME, loads=((1.0, seconds),), control=_WATCHES, is_watched=True, task_managers=3, options=options,
         catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={}, start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
 

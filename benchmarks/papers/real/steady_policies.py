@@ -62,8 +62,35 @@ def ticks_of(log: Path) -> list[ClusterSnapshot]:
     Raises:
         ActionLogError: it is no action log.
     """
-    kept = [snapshot_of(log, entry) for entry in read_log(log) if entry.kind is EntryKind.SNAPSHOT]
-    return [snapshot for snapshot in kept if snapshot.window_s < 2 * TICK_S]
+    return [snapshot for snapshot in _kept(log) if snapshot.window_s < 2 * TICK_S]
+
+
+def wholes_of(log: Path) -> list[ClusterSnapshot]:
+    """Return what a policy that sizes whole applications saw of a recorded job: what it has, and uses.
+
+    Raises:
+        ActionLogError: it is no action log.
+    """
+    return [snapshot for snapshot in _kept(log) if snapshot.applications.cores is not None]
+
+
+def _kept(log: Path) -> list[ClusterSnapshot]:
+    return [snapshot_of(log, entry) for entry in read_log(log) if entry.kind is EntryKind.SNAPSHOT]
+
+
+def whole_looks(name: str, wholes: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[Seen]:
+    """Return what a policy that sizes whole applications decides on a job as another such saw it, at each look.
+
+    Raises:
+        OptionError: there is no such policy.
+    """
+    item = _steering(name, control)
+    loop = ControlLoop((item,), acts=False, cool_down_s=item.every_s)
+    state, seen = loop.start(0.0), list[Seen]()
+    for whole in wholes:
+        decisions, _, state = loop.tick({name: whole}, whole.time_s, state)
+        seen += [Seen(whole.time_s - whole.window_s, whole.time_s, each.allowed) for each in decisions]
+    return seen
 
 
 def looks(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[Seen]:
@@ -126,14 +153,28 @@ class PolicyLine:
     first: str
 
 
-def lines(ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any], graph: ExecutionGraph) -> list[PolicyLine]:
-    """Return a line for each policy that there is, by name; ``graph`` is the plan of the job."""
-    return [_line(name, ticks, control, graph) for name in sorted(POLICIES)]
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded job: what was seen of it each second, what it had and used as a whole, and its plan."""
+
+    ticks: Sequence[ClusterSnapshot]
+    wholes: Sequence[ClusterSnapshot]
+    graph: ExecutionGraph
 
 
-def _line(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any], graph: ExecutionGraph) -> PolicyLine:
-    sheds = Resource.KEEP_RATES in role_of(name).owns
-    seen = shed_looks(name, ticks, graph) if sheds else looks(name, ticks, control)
+def lines(job: Recorded, control: Mapping[str, Any]) -> list[PolicyLine]:
+    """Return a line for each policy that there is, by name."""
+    return [_line(name, job, control) for name in sorted(POLICIES)]
+
+
+def _line(name: str, job: Recorded, control: Mapping[str, Any]) -> PolicyLine:
+    owns = role_of(name).owns
+    if Resource.KEEP_RATES in owns:
+        seen = shed_looks(name, job.ticks, job.graph)
+    elif Resource.ALLOCATIONS in owns:
+        seen = whole_looks(name, job.wholes, control)
+    else:
+        seen = looks(name, job.ticks, control)
     warm = [each for each in seen if each.is_warm]
     acting = [each for each in warm if each.is_action]
     return PolicyLine(

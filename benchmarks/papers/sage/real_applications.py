@@ -20,6 +20,9 @@ WORK, SERVICE = f"{_MODULE}:work", f"{_MODULE}:service"
 ROWS = {"rows": f"{_MODULE}:rows"}
 """The topic, and what makes its messages."""
 
+HELD = {"rows": f"{_MODULE}:every_key"}
+"""What makes a message of every key, so that all state is there when the load begins."""
+
 QUERY = "worked"
 """What the operator is called that works, and the sink behind it."""
 
@@ -34,6 +37,11 @@ _HELD = {"key": int, "late_ms": int, "at_ns": int}
 def rows() -> list[bytes]:
     """Return rows of keys in an order in which each comes as often."""
     return [json.dumps({"key": number * 7919 % KEYS}).encode() for number in range(_POOL)]
+
+
+def every_key() -> list[bytes]:
+    """Return a row of each key."""
+    return [json.dumps({"key": key}).encode() for key in range(KEYS)]
 
 
 def work(setting: Setting) -> Application:

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import Scale
-from penstock.benchmarks.papers.sage.real_applications import ROWS, SERVICE, WORK
+from penstock.benchmarks.papers.sage.real_applications import HELD, ROWS, SERVICE, WORK
 from penstock.benchmarks.papers.sage.rivals import ParallelismFirst
 
 WINDOWS = 1 / 60
@@ -105,7 +105,7 @@ def service(name: str, scale: Scale) -> RealCase:
     )
     # The service begins with the job, a few seconds before the first row.
     options = {"latency_s": 0.05, "slow_s": slow_s, "from_s": 10.0 + begins_s, "to_s": 35.0 + begins_s}
-    return replace(made, application=SERVICE, options=options, loads=loads, capacity=50.0)
+    return replace(made, application=SERVICE, options=options, loads=loads, capacity=50.0, first={})
 
 
 def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
@@ -143,5 +143,6 @@ def _case(name: str, size: Size, work: str, seconds: float, control: Mapping[str
             "state_bytes": size.memory,
         },
         has_checkpoints=True,
+        first=HELD if "held" in _WORK[work] else {},
         capacity=_ROWS_PER_S[work],
     )  # fmt: skip

@@ -18,11 +18,21 @@ from penstock.benchmarks.papers.real.steady import (
     show,
     steady_case,
 )
-from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Seen, lines, looks, ticks_of
+from penstock.benchmarks.papers.real.steady_policies import (
+    WARM_UP_S,
+    PolicyLine,
+    Recorded,
+    Seen,
+    lines,
+    looks,
+    ticks_of,
+    wholes_of,
+)
 from penstock.engine.control.policies import POLICIES
 from penstock.model.plan import Cause, NoChange, RescalePlan, ShedPlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog
+from tests.scheduler.sage_applications import snapshot
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
 SECONDS = 600
@@ -32,6 +42,11 @@ def second(number: int, target: float = 50.0) -> ClusterSnapshot:
     """Return what a head sees of a job in one second: a task that takes 100 rows/s of what it is offered."""
     job = Job([Task("lines", None), Task("count", 100.0)], [(0, 1, 1.0)], target)
     return replace(measured(job, time_s=float(number), window_s=1.0), number=number)
+
+
+def minute(number: int) -> ClusterSnapshot:
+    """Return what one that sizes whole jobs sees of a job in one minute, in which it is neither full nor idle."""
+    return replace(snapshot(number, {"job": {"busy_threads": 0.9}}), number=number)
 
 
 def test_counts_and_times_add_up_and_the_rest_is_as_it_was_last() -> None:
@@ -86,10 +101,14 @@ def test_policies_leave_a_steady_job_alone_and_act_on_one_that_is_not() -> None:
 
 
 def test_every_policy_has_a_line() -> None:
-    found = lines([second(number) for number in range(1, 200)], CONTROL, plan_of(steady_case(60.0)))
+    wholes = [minute(number) for number in range(1, 4)]
+    seconds = [second(number) for number in range(1, 200)]
+    found = lines(Recorded(seconds, wholes, plan_of(steady_case(60.0))), CONTROL)
     assert [line.policy for line in found] == sorted(POLICIES)
     # One that looks every quarter of an hour has not looked.
     assert {line.policy: line.looks for line in found}["autoscaler"] == 0
+    # The first minute is the warm-up, and so is what settles of it.
+    assert {line.policy: (line.looks, line.measured) for line in found}["sage"] == (2, 2)
 
 
 def test_what_changes_something_is_an_action_and_blindness_is_none() -> None:
@@ -116,7 +135,7 @@ def test_a_job_is_recorded_and_decided_on(tmp_path: Path, capsys: pytest.Capture
     run = recorded(short, tmp_path / "steady")
     ticks = ticks_of(run.folder / ACTIONS)
     assert len(ticks) >= 8
-    found = lines(ticks, CONTROL, plan_of(short))
+    found = lines(Recorded(ticks, wholes_of(run.folder / ACTIONS), plan_of(short)), CONTROL)
     assert [line.policy for line in found] == sorted(POLICIES)
     show(run, found)
     assert "placement" in capsys.readouterr().out

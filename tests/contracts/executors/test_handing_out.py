@@ -19,7 +19,7 @@ from penstock.model.key_groups import key_groups_at
 from penstock.state.keys.batch_keys import KeyCodec
 from tests.contracts.executors.metered import LONG_S, until
 from tests.contracts.executors.test_rescaling import running
-from tests.contracts.executors.test_scaling import lag
+from tests.contracts.executors.test_scaling import begun, lag
 
 SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us"))])
 PARTITIONS, KEY_GROUPS = 4, 16
@@ -68,12 +68,12 @@ class Uneven(ps.Source):
         return [str(number) for number in range(PARTITIONS)]
 
     def open(self, partition: str, position: Any | None) -> ps.Reader:
-        return _UnevenReader(self.folder / "begun", int(partition), position or 0)
+        return _UnevenReader(begun(self.folder), int(partition), position or 0)
 
 
 class _UnevenReader(ps.Reader):
-    def __init__(self, begun: Path, partition: int, row: int) -> None:
-        self._begun, self._partition, self._row = begun, partition, row
+    def __init__(self, since: Path, partition: int, row: int) -> None:
+        self._begun, self._partition, self._row = since, partition, row
 
     def read(self, max_rows: int) -> ps.Read:
         if self._row == ROWS // PARTITIONS:
@@ -124,7 +124,6 @@ def test_key_groups_go_where_there_is_room(tmp_path: Path, mode: str) -> None:
     rows = ps.read(Uneven(tmp_path), time="at", job=job).name("rows").parallelism(2)
     counted = rows.key_by("key").process(Seen, {"key": int, "n": int}, order="arrival").name("seen")
     counted.write_parquet(tmp_path / "out").name("out")
-    (tmp_path / "begun").touch()
     handle = job.start(
         "uneven",
         executor="processes",
@@ -140,6 +139,7 @@ def test_key_groups_go_where_there_is_room(tmp_path: Path, mode: str) -> None:
         action_log=log,
     )
     steered = running(handle)
+    until(lambda: lag(handle) >= 0, handle)
     if mode == "act":
         until(lambda: any(entry["outcome"] == "applied" for entry in results(log)), handle)
         until(lambda: 0 <= lag(handle) < RATE, handle)

@@ -11,10 +11,13 @@ from penstock.dsl.job import Handle
 from penstock.engine.plan.recut import instances_by_name
 from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_rescaling import running
-from tests.contracts.executors.test_scaling import HIGH, PARAMETERS, ROW_S, Steps, lag, waited
+from tests.contracts.executors.test_scaling import HIGH, LOW, PARAMETERS, ROW_S, Steps, lag, waited
 
 SEEN_S = 15.0
 """So long it is looked whether anything is shed, once nothing was for a while."""
+
+PHASES = ((12.0, LOW), (400.0, HIGH))
+"""The load rises and stays, until the test ends the job."""
 
 SHARE = 0.98
 """Of what is offered, and so of what a job takes that nobody sheds."""
@@ -37,10 +40,9 @@ def rates(handle: Handle) -> Mapping[str, float]:
 @pytest.mark.parametrize("scaler", ["ds2", "justin", "flink-er"])
 def test_once_the_scaler_has_acted_nothing_is_shed(tmp_path: Path, scaler: str) -> None:
     job = ps.Job()
-    rows = ps.read(Steps(tmp_path), time="at", job=job).name("steps").map_batches(waited).name("waited")
+    rows = ps.read(Steps(tmp_path, PHASES), time="at", job=job).name("steps").map_batches(waited).name("waited")
     counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
     counts.write_parquet(tmp_path / "out").name("out").with_min_accuracy(0.3).with_priority(1)
-    (tmp_path / "begun").touch()
     handle = job.start(
         "steps",
         executor="processes",
@@ -54,6 +56,7 @@ def test_once_the_scaler_has_acted_nothing_is_shed(tmp_path: Path, scaler: str) 
         action_log=tmp_path / "actions.jsonl",
     )
     steered = running(handle)
+    until(lambda: lag(handle) >= 0, handle)
     until(lambda: instances_by_name(steered.graph)["waited"] > 1, handle)
     until(lambda: (done := handle.metrics().scaling) is not None and done.changes > 0, handle)
     until(lambda: 0 <= lag(handle) < HIGH, handle)
