@@ -20,5 +20,5 @@ def left_for_later(work: Floats, waited_ms: Floats, room: float) -> Bools:
     ``work`` of each, in the unit of ``room``, which is what can be done until the next check; ``waited_ms``: how long
     nothing was decided on it. It is none where the others would not fill the room.
     """
-    is_small = (work < room / PART) & (waited_ms < MOST_MS)
+    is_small: Bools = (work < room / PART) & (waited_ms < MOST_MS)
     return is_small if work[~is_small].sum() >= room else np.zeros(len(work), np.bool_)

@@ -84,7 +84,9 @@ def sum_powers(slots: Ints, signs: Signs, values: Doubles, sums: Doubles, touche
 
 
 @jit
-def _add_rows(n: float, weight: float, s: float, t: float, f: float, slot: int, start: int, vectors: Doubles) -> None:
+def _add_rows(
+    n: float, weight: float, s: float, t: float, f: float, slot: np.uint64, start: int, vectors: Doubles
+) -> None:
     """Add n rows of a weight to the moments of rows that begin at ``start``."""
     vectors[slot, start] += n
     vectors[slot, start + 1] += weight * n
