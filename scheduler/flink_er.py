@@ -235,20 +235,20 @@ class _Plan:
                 continue
             bucket_rows = self._buckets_of.rows(layer.task)
             arriving = float(self._arriving_part[layer.task]) / headroom
-            levelling = level_buckets(self._snapshot, layer, bucket_rows, arriving)
+            # Instances are not added for a backlog, if moves carry what arrives and a little of that.
+            part = 1.0 if layer.sums.balanced >= 1 or not arriving > 0 else min(arriving * (1 + NOISE), 1.0)
+            asked = layer if part == 1.0 else layer.asked(part)
+            levelling = level_buckets(self._snapshot, asked, bucket_rows, arriving / part)
             if levelling.heaviest > 0:
                 # With so many instances the heaviest bucket has one for itself, and more bring nothing.
                 self._useful[layer.task] = ceil(1 / levelling.heaviest - 1e-9)
             hot += [(self._task(layer.task), bucket) for bucket in levelling.hot]
-            # Moves that do not reach the need are not made where instances are added anyway: owners change with them.
+            # Moves that do not reach that are not made where instances are added anyway: owners change with them.
             is_all = len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
-            if levelling.whole >= 1 - 1e-9 or (is_all and levelling.whole > layer.whole * (1 + NOISE)):
+            helps = levelling.whole * part > layer.whole * (1 + NOISE)
+            carries = levelling.whole >= 1 - 1e-9 and (helps or part == 1.0)
+            if carries or (is_all and helps):
                 moves += levelling.moves
-            elif layer.whole * (1 + NOISE) < layer.sums.balanced >= (part := arriving * (1 + NOISE)):
-                # Instances are not added for a backlog, if moves carry what arrives and a little of that.
-                lesser = level_buckets(self._snapshot, layer.asked(part), bucket_rows, 1 / (1 + NOISE))
-                if lesser.whole >= 1 - 1e-9 and lesser.whole * part > layer.whole * (1 + NOISE):
-                    moves += lesser.moves
         return moves, hot
 
     def _new_sizes(self, layers: Sequence[Layer], bottlenecks: Sequence[Bottleneck], hot: set[str]) -> list[TaskSize]:

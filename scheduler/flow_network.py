@@ -117,17 +117,11 @@ def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
     lanes = [_lanes(layers, stage) for stage in stages]
     wholes = [each.whole for each in lanes]
     began = min([1.0, *[each.present for each in lanes]]) if lanes else 0.0
-    network = OperatorNetwork(_inputs(layers, stages), wholes, began)
-    value, paced, asked = network.augment(), min([1.0, *wholes]), ENOUGH * saturated
-    named: list[int] = []
-    # A cut with more raised carries more: behind one that is not full none is.
-    while (short := network.short()) and value >= asked * network.cut_capacity():
-        named += short
-        network.raise_to_the_need(short)
-        network.augment()
-    named += [
-        stage for stage, whole in enumerate(wholes) if whole < ENOUGH and paced >= asked * whole and stage not in named
-    ]
+    paced = min([1.0, *wholes])
+    if paced >= ENOUGH:
+        value, named = 1.0, list[int]()
+    else:
+        value, named = _saturated(OperatorNetwork(_inputs(layers, stages), wholes, began), wholes, ENOUGH * saturated)
     places = [(place, stage) for stage in named if value > 0 for place in _narrowest(layers, stages[stage])]
     bottlenecks = [Bottleneck(place, wholes[stage]) for place, stage in places]
     bottlenecks.sort(key=lambda bottleneck: bottleneck.whole)
@@ -138,6 +132,18 @@ def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
         for place in stage:
             flows[place] = _by_instance(layers[place], handed, carried)
     return Allocation(min(value, 1.0), paced, tuple(flows), tuple(bottlenecks))
+
+
+def _saturated(network: OperatorNetwork, wholes: Sequence[float], asked: float) -> tuple[float, list[int]]:
+    """Return what flows of the need, and the stages at the cuts of which ``asked`` flows."""
+    value, paced, named = network.augment(), min(wholes), list[int]()
+    # A cut with more raised carries more: behind one that is not full none is.
+    while (short := network.short()) and value >= asked * network.cut_capacity():
+        named += short
+        network.raise_to_the_need(short)
+        network.augment()
+    full = [stage for stage, whole in enumerate(wholes) if whole < ENOUGH and paced >= asked * whole]
+    return value, [*named, *[stage for stage in full if stage not in named]]
 
 
 def in_stages(layers: Sequence[Layer]) -> list[list[int]]:

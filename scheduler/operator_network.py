@@ -41,16 +41,17 @@ class OperatorNetwork:
         splits = [operator for operator, below in enumerate(outputs[:-1]) if len(below) > 1]
         behind = {operator: hub for hub, operator in enumerate(splits, _FIRST + len(inputs))}
         behind[LOG] = _SOURCE
-        self._network = network = ResidualNetwork(_FIRST + len(inputs) + len(splits))
         self._short = [whole < ENOUGH for whole in wholes]
-        for operator, (whole, part, below) in enumerate(zip(wholes, self._parts, outputs[:-1], strict=True)):
-            head = behind[operator] if len(below) > 1 else _FIRST + below[0] if below else _SINK
-            network.add(_FIRST + operator, head, (whole if whole < ENOUGH else AMPLE) * part, flowing * part)
+        edges = []
+        for operator, (whole, part, below) in enumerate(zip(wholes, self._parts, outputs, strict=False)):
+            head = _SINK if not below else _FIRST + below[0] if len(below) == 1 else behind[operator]
+            edges.append((_FIRST + operator, head, (whole if whole < ENOUGH else AMPLE) * part, flowing * part))
         for producer, consumer, part in exchanged:
             if producer in behind:
-                network.add(behind[producer], _FIRST + consumer, part, flowing * part)
+                edges.append((behind[producer], _FIRST + consumer, part, flowing * part))
         if not inputs:
-            network.add(_SOURCE, _SINK, 1.0, flowing)
+            edges.append((_SOURCE, _SINK, 1.0, flowing))
+        self._network = ResidualNetwork(_FIRST + len(inputs) + len(splits), edges)
         self._cut: list[int] = []
 
     def augment(self) -> float:

@@ -16,31 +16,28 @@ class ResidualNetwork:
     the flow f(u,v), which can be taken back.
     """
 
-    def __init__(self, vertices: int) -> None:
-        self.capacity: list[float] = []
-        # Edge k is arc 2k forwards and arc 2k + 1 backwards.
-        self._heads: list[int] = []
-        self._room: list[float] = []
-        self._leaving: list[list[int]] = [[] for _ in range(vertices)]
-        self._reached_by: list[int] = []
-
-    def add(self, tail: int, head: int, capacity: float, flow: float = 0.0) -> int:
-        """Add an edge and return its number.
+    def __init__(self, vertices: int, edges: Iterable[tuple[int, int, float, float]]) -> None:
+        """Begin with edges of a tail, a head, a capacity, and a flow.
 
         Raises:
-            ValueError: a vertex is not there, or the flow is not in [0, capacity].
+            ValueError: a vertex is not there, or a flow is not in [0, capacity].
         """
-        vertices, arc = len(self._leaving), len(self._heads)
-        if not (0 <= tail < vertices and 0 <= head < vertices):
-            raise ValueError(f"the edge {tail} -> {head} leaves the {vertices} vertices")
-        if not 0 <= flow <= capacity:
-            raise ValueError(f"the flow {flow} of edge {tail} -> {head} is not in [0, {capacity}]")
-        self.capacity.append(capacity)
-        self._heads += (head, tail)
-        self._room += (capacity - flow, flow)
-        self._leaving[tail].append(arc)
-        self._leaving[head].append(arc + 1)
-        return arc // 2
+        # Edge k is arc 2k forwards and arc 2k + 1 backwards.
+        self.capacity, self._heads, self._room = list[float](), list[int](), list[float]()
+        self._leaving: list[list[int]] = [[] for _ in range(vertices)]
+        self._reached_by: list[int] = []
+        leaving, arc = self._leaving, 0
+        for tail, head, capacity, flow in edges:
+            if not (0 <= tail < vertices and 0 <= head < vertices):
+                raise ValueError(f"the edge {tail} -> {head} leaves the {vertices} vertices")
+            if not 0 <= flow <= capacity:
+                raise ValueError(f"the flow {flow} of edge {tail} -> {head} is not in [0, {capacity}]")
+            self.capacity.append(capacity)
+            self._heads += (head, tail)
+            self._room += (capacity - flow, flow)
+            leaving[tail].append(arc)
+            leaving[head].append(arc + 1)
+            arc += 2
 
     def flow(self, edge: int) -> float:
         """Return the flow in an edge."""

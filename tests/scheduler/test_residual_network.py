@@ -16,12 +16,10 @@ def random_network(seed: int) -> tuple[ResidualNetwork, Edges, int]:
     """Return a network, its edges and its sink; the source is 0."""
     random = np.random.default_rng(seed)
     vertices = int(random.integers(2, 9))
-    network, edges = ResidualNetwork(vertices), Edges()
-    for _ in range(int(random.integers(0, 24))):
-        tail, head = random.integers(0, vertices, 2).tolist()
-        if tail != head:
-            network.add(tail, head, float(random.choice([0.0, 1.0, 2.5, random.uniform(0, 10)])))
-            edges.append((tail, head))
+    drawn = [random.integers(0, vertices, 2).tolist() for _ in range(int(random.integers(0, 24)))]
+    edges: Edges = [(tail, head) for tail, head in drawn if tail != head]
+    capacities = [float(random.choice([0.0, 1.0, 2.5, random.uniform(0, 10)])) for _ in edges]
+    network = ResidualNetwork(vertices, [(*ends, most, 0.0) for ends, most in zip(edges, capacities, strict=True)])
     return network, edges, vertices - 1
 
 
@@ -74,18 +72,14 @@ def test_augmenting_goes_on_from_the_flow_that_is_there_and_never_lowers_it(seed
 
 def test_a_path_takes_back_what_another_way_can_carry() -> None:
     """0 -> 1 -> 3 carries all that it can; the second path needs 1 -> 3 for itself, and sends its flow by 2."""
-    network = ResidualNetwork(5)
-    first, middle = network.add(0, 1, 1.0, 1.0), network.add(1, 3, 1.0, 1.0)
-    other, last = network.add(1, 2, 1.0), network.add(2, 4, 1.0)
-    network.add(0, 3, 1.0)
-    out = network.add(3, 4, 1.0, 1.0)
+    edges = [(0, 1, 1.0), (1, 3, 1.0), (1, 2, 0.0), (2, 4, 0.0), (0, 3, 0.0), (3, 4, 1.0)]
+    network = ResidualNetwork(5, [(tail, head, 1.0, flow) for tail, head, flow in edges])
     assert network.augment(0, 4) == 2.0
-    assert [network.flow(edge) for edge in (first, middle, other, last, out)] == [1.0, 0.0, 1.0, 1.0, 1.0]
+    assert [network.flow(edge) for edge in range(6)] == [1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_what_is_no_edge_is_refused() -> None:
-    network = ResidualNetwork(2)
     with pytest.raises(ValueError, match="leaves the 2 vertices"):
-        network.add(0, 2, 1.0)
+        ResidualNetwork(2, [(0, 2, 1.0, 0.0)])
     with pytest.raises(ValueError, match="is not in"):
-        network.add(0, 1, 1.0, 2.0)
+        ResidualNetwork(2, [(0, 1, 1.0, 2.0)])

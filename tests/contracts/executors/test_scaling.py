@@ -28,7 +28,7 @@ LOW, HIGH = 250.0, 700.0
 Phases = Sequence[tuple[float, float]]
 """Seconds, and rows a second that come in them, one phase after the other."""
 
-UP_AND_DOWN: Phases = ((12.0, LOW), (78.0, HIGH), (70.0, LOW))
+UP_AND_DOWN: Phases = ((12.0, LOW), (78.0, HIGH), (110.0, LOW))
 
 
 def rows_until(phases: Phases, seconds: float) -> int:
