@@ -31,7 +31,7 @@ class IndexedBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: int
     high: int
     files: tuple[str, ...]
-    bytes: int
+    image_bytes: int
     notes: dict[str, Any]
     image: bytes | None = None
 

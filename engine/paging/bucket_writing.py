@@ -107,5 +107,6 @@ def _unwritten(
         # It was only read: nothing but its notes can differ.
         return None, True
     if log_rows is None or rows is None or log_rows.keys() != rows.keys() or images >= MOST_SEGMENTS:
-        return dump_of(store.contents()), False
+        # It is encoded at once, while nothing changes it.
+        return dump_of(store.contents(shared=True)), False
     return dump_of(store.appended(log_rows)), True

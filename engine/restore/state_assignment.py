@@ -234,7 +234,7 @@ class RestoredState:
         for bucket in index:
             load = partial(self._indexed_part, entry, bucket)
             for both in filter(None, (bucket.span & span for span in owned)):
-                yield BucketSource(both, bucket.bytes, self._opened_again(bucket.notes), load)
+                yield BucketSource(both, bucket.image_bytes, self._opened_again(bucket.notes), load)
 
     def _indexed_part(self, entry: InstanceEntry, bucket: IndexedBucket) -> StoreDump | None:
         part = read_images(bucket, entry.files, self._files.read, self._where(entry))
