@@ -67,6 +67,8 @@ MEANINGS: Mapping[str, str] = {
     "files.write.before_rename": "a durable file is synced under its temporary name",
     "files.write.renamed": "a durable file has its name; the folder is not synced",
     "files.write.done": "a durable file is there for good",
+    "images.bucket.before_write": "a bucket in memory is about to be brought to the files of a checkpoint",
+    "images.cut.written": "the images of all buckets of an operator are files of a checkpoint that is not published",
     "pages.bucket.before_write": "a bucket is about to be written to the page store",
     "pages.cut.written": "the dirty buckets of a checkpoint are in a snapshot of the page store; nothing is uploaded",
     "pages.flush.begin": "the page store is about to write what it holds in memory",

@@ -2,13 +2,13 @@
 
 Counts for many keys, all of which change between two checkpoints. ``held`` is the time from the barrier until the
 first rows behind it are worked off, ``thawed`` until all of the operator's state may be used, ``stored`` until there is
-the copy of the page store.
+the copy of the page store, or all images are files of the checkpoint.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
+from penstock.engine.paging.images_cut import ImagesCut
 from penstock.engine.paging.pages_cut import PagesCut
 
 MB = 1 << 20
@@ -79,15 +80,16 @@ def _rows(keys: int, checkpoints: int, samples: list[Any]) -> Iterator[pa.Record
 @contextmanager
 def watching(samples: Samples) -> Iterator[None]:
     """Note every cut that is stored meanwhile in this process, in which one operator has state."""
-    freeze, encode, feed, write = BucketStores.freeze, FrozenBuckets._encode, Backlog.feed, PagesCut.write
+    freeze, encode, feed = BucketStores.freeze, FrozenBuckets._encode, Backlog.feed
+    write_pages, write_images = PagesCut.write, ImagesCut.write
     began_ns = thawed_ns = fed_ns = 0
 
-    def froze(stores: BucketStores) -> Any:
+    def froze(stores: BucketStores, *given: Any) -> Any:
         nonlocal began_ns, thawed_ns, fed_ns
         began_ns = thawed_ns = fed_ns = time.monotonic_ns()
-        return freeze(stores)
+        return freeze(stores, *given)
 
-    def encoded(frozen: FrozenBuckets, bucket: Bucket) -> None:
+    def encoded(frozen: FrozenBuckets[Any], bucket: Bucket) -> None:
         nonlocal thawed_ns
         encode(frozen, bucket)
         thawed_ns = time.monotonic_ns()
@@ -98,9 +100,15 @@ def watching(samples: Samples) -> Iterator[None]:
         if fed_ns == began_ns:
             fed_ns = time.monotonic_ns()
 
-    def written(cut: PagesCut, directory: Path) -> Any:
+    def pages_written(cut: PagesCut, *given: Any) -> Any:
+        return written(cut, lambda: write_pages(cut, *given))
+
+    def images_written(cut: ImagesCut, *given: Any) -> Any:
+        return written(cut, lambda: write_images(cut, *given))
+
+    def written(cut: PagesCut | ImagesCut, write: Callable[[], Any]) -> Any:
         held_bytes = cut._stores.held_bytes()
-        names = write(cut, directory)
+        names = write()
         now_ns = time.monotonic_ns()
         samples.append(
             {
@@ -116,7 +124,8 @@ def watching(samples: Samples) -> Iterator[None]:
         patch.object(BucketStores, "freeze", froze),
         patch.object(FrozenBuckets, "_encode", encoded),
         patch.object(Backlog, "feed", fed),
-        patch.object(PagesCut, "write", written),
+        patch.object(PagesCut, "write", pages_written),
+        patch.object(ImagesCut, "write", images_written),
     ):
         yield
 

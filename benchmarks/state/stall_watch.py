@@ -12,7 +12,7 @@ from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.elements import Barrier
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Worker
-from penstock.engine.paging import bucket_writing, frozen_buckets
+from penstock.engine.paging import bucket_writing, images_cut, pages_cut
 from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
@@ -121,6 +121,7 @@ class Watch:
 def watching(watch: Watch) -> Iterator[None]:
     """Watch every job that runs meanwhile in this process."""
     encode, push, step = bucket_writing.encode_bucket, Instance._push, Worker.step
+    encode_images = bucket_writing.encode_images
     room, inject, publish = PagedOperator.has_room, CheckpointSession._inject, CheckpointRepository.publish
     freeze = BucketStores.freeze
     on, work_off = CheckpointSession._on, Backlog._work_off
@@ -130,8 +131,13 @@ def watching(watch: Watch) -> Iterator[None]:
         watch.stored(bucket.span.low, bucket.paged_bytes)
         return encoded_bucket
 
-    def froze(stores: BucketStores) -> Any:
-        cut = freeze(stores)
+    def imaged(bucket: Bucket) -> Any:
+        kept = encode_images(bucket)
+        watch.stored(bucket.span.low, kept.bytes)
+        return kept
+
+    def froze(stores: BucketStores, *given: Any) -> Any:
+        cut = freeze(stores, *given)
         watch.frozen(stores.held_bytes(), cut.frozen_bytes())
         return cut
 
@@ -178,7 +184,8 @@ def watching(watch: Watch) -> Iterator[None]:
         watch.row()
 
     with (
-        patch.object(frozen_buckets, "encode_bucket", encoded),
+        patch.object(pages_cut, "encode_bucket", encoded),
+        patch.object(images_cut, "encode_images", imaged),
         patch.object(bucket_writing, "encode_bucket", encoded),
         patch.object(BucketStores, "freeze", froze),
         patch.object(Instance, "_push", pushed),

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.engine.core.contract import Notes
+from penstock.engine.paging.bucket_files import read_images, read_index
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.paging.part_files import decode_part
 from penstock.engine.plan.state_names import shown_names
@@ -201,6 +202,11 @@ class Checkpoint:
         """Yield what the stores of an operator held, with the number of the instance."""
         for entry in self._entries(operator):
             where = f"epoch {self.epoch}, operator {operator!r}, instance {entry.instance}"
+            index = read_index(entry.files, self._files.read, where)
+            if index is not None:
+                parts = (read_images(bucket, entry.files, self._files.read, where) for bucket in index)
+                yield from ((entry.instance, part) for part in parts if part is not None)
+                continue
             if any(file.name != STATE_FILE for file in entry.files):
                 yield from ((entry.instance, part) for part in self._paged_parts(entry))
                 continue

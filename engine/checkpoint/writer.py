@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.engine.dataflow.checkpoint_port import Contribution
 from penstock.engine.dataflow.cut import InstanceCut, OperatorCut
+from penstock.engine.paging.images_cut import ImagesCut
 from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.paging.part_files import encode_part
 from penstock.engine.restore.state_assignment import STATE_FILE
@@ -58,9 +59,11 @@ class CutWriter:
     def _entry(self, epoch: int, cut: OperatorCut) -> InstanceEntry:
         files: tuple[FileEntry, ...] = ()
         if cut.part is not None:
-            files = (self._repository.add_file(epoch, STATE_FILE, encode_part(cut.part).to_pybytes()),)
-        elif cut.pages is not None:
-            files = self._add_pages(epoch, cut, cut.pages)
+            files = (self._repository.add_file(epoch, STATE_FILE, memoryview(encode_part(cut.part))),)
+        elif isinstance(cut.buckets, ImagesCut):
+            files = cut.buckets.write(self._repository.files_of(epoch))
+        elif cut.buckets is not None:
+            files = self._add_pages(epoch, cut, cut.buckets)
         return InstanceEntry(
             operator=cut.operator,
             instance=cut.instance,

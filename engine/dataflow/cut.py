@@ -12,6 +12,7 @@ from penstock.engine.core.contract import Notes
 from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.paging.images_cut import ImagesCut
 from penstock.engine.paging.key_ranges import owned_runs
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
@@ -23,7 +24,7 @@ from penstock.state.tables.image import StoreDump, dump_of
 class OperatorCut:
     """One operator instance at the cut.
 
-    ``part`` is what its store holds (None: nothing was opened), ``pages`` stands for it when it is paged;
+    ``part`` is what its store holds (None: nothing was opened), ``buckets`` stand for it when it is paged;
     ``positions`` where a source's partitions go on, ``receipt`` what a sink's writer prepared, ``counters`` its
     `RowCounters` by name, ``key_groups`` the ranges it owned. ``stretches`` are what a source has read since the cut
     before, once it is armed.
@@ -34,7 +35,7 @@ class OperatorCut:
     notes: Notes
     counters: Mapping[str, int]
     part: StoreDump | None = field(default=None, repr=False)
-    pages: PagesCut | None = field(default=None, repr=False)
+    buckets: PagesCut | ImagesCut | None = field(default=None, repr=False)
     positions: Mapping[str, Any] | None = None
     receipt: Any = None
     key_groups: tuple[tuple[int, int], ...] = ()
@@ -58,8 +59,8 @@ class InstanceCut:
         if self.ended:
             return
         for operator in self.operators:
-            if operator.pages is not None:
-                operator.pages.release()
+            if operator.buckets is not None:
+                operator.buckets.release()
 
 
 def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | None) -> OperatorCut:
@@ -71,12 +72,12 @@ def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | Non
             # It has ended: no barrier came.
             operator.prepare(epoch)
         receipt = operator.take_receipt(epoch)
-    part, pages = None, None
+    part, buckets = None, None
     notes = dict(operator.notes())
     if isinstance(operator, PagedOperator):
         cut = operator.cut()
         notes |= cut.notes
-        part, pages = cut.part, cut.pages
+        part, buckets = cut.part, cut.buckets
     else:
         part = dump_of(operator.context.state.contents())
     return OperatorCut(
@@ -85,7 +86,7 @@ def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | Non
         notes=notes,
         counters=node.counters.as_dict(),
         part=part,
-        pages=pages,
+        buckets=buckets,
         positions=None if head is None else head.positions(),
         stretches=() if head is None else head.take_stretches(),
         receipt=receipt,

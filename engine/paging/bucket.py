@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.core.contract import Notes, Operator
 from penstock.engine.core.elements import START_OF_TIME_US
+from penstock.engine.paging.bucket_files import KeptBucket
 from penstock.engine.paging.key_ranges import Span
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.tables.image import StoreDump
@@ -41,7 +42,8 @@ class Bucket:
     ``segments`` are the lengths of the images that are stored. ``log_rows``: they hold nothing but so many rows of each
     log, numbered from 0 on, so that rows that are appended can be stored behind them; None: more than that.
     ``stored_changes`` is what `MemoryStore.changes` was of them. ``awaited``: another instance is about to give it.
-    ``visited_bytes`` is its size when it last had a turn.
+    ``visited_bytes`` is its size when it last had a turn. ``kept`` is what checkpoints have of it as files, and it is
+    as that says if it ``is_kept``.
     """
 
     span: Span
@@ -60,6 +62,8 @@ class Bucket:
     paged_timer_ns: int | None = None
     awaited: bool = False
     visited_bytes: int = 0
+    kept: KeptBucket | None = None
+    is_kept: bool = False
 
     @property
     def is_resident(self) -> bool:
@@ -84,7 +88,7 @@ class Bucket:
 
     def touch(self) -> None:
         """It is about to be used, and may be changed."""
-        self.dirty = True
+        self.dirty, self.is_kept = True, False
 
     def due_us(self) -> int | None:
         """Return a watermark below which nothing would come of it, as `Operator.due_us`."""

@@ -39,6 +39,7 @@ class BucketHandover:
         """Cut these."""
         self._stores = stores
         self._moves = moves
+        self._cutter = moves.cutter
 
     def give(
         self, reroute: Reroute, owners: Owners, instance: int, time_us: int
@@ -59,7 +60,7 @@ class BucketHandover:
                 if inside is None:
                     continue
                 notes[span].append(noted)
-                if part is not None and (piece := self._stores.only(inside, part, noted)) is not None:
+                if part is not None and (piece := self._cutter.only(inside, part, noted)) is not None:
                     parts[span].append(piece)
         return {
             taker: tuple(
@@ -101,9 +102,9 @@ class BucketHandover:
         yield from self._moves.advance(bucket, time_us)
         yield from bucket.operator.on_barrier(0)
         before_bytes = bucket.bytes
-        held = self._stores.take_out(bucket)
+        held = self._cutter.take_out(bucket)
         left = [piece for piece in bucket.span.without(spans) if _any(kept, piece)]
-        self._stores.put_in(*held, left, bucket.used, before_bytes)
+        self._cutter.put_in(*held, left, bucket.used, before_bytes)
         return held
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from penstock.engine.core.contract import Emission
 from penstock.engine.paging.bucket import Bucket
+from penstock.engine.paging.bucket_cutting import BucketCutter
 from penstock.engine.paging.bucket_store import BucketStores
 
 
@@ -16,6 +17,7 @@ class BucketMoves:
     def __init__(self, stores: BucketStores) -> None:
         """Move these."""
         self._stores = stores
+        self.cutter = BucketCutter(stores)
 
     def advance(self, bucket: Bucket, time_us: int) -> Iterable[Emission]:
         """Bring a bucket in memory to a watermark, unless it has come so far."""
@@ -31,7 +33,7 @@ class BucketMoves:
         if resident is None:
             outside = next((bucket for bucket in self._stores.buckets if not bucket.awaited), None)
             if outside is None:
-                return self._stores.output_watermark(time_us)
+                return self.cutter.output_watermark(time_us)
             resident = outside
             self._stores.load(resident)
         return resident.operator.output_watermark(time_us)
@@ -55,7 +57,7 @@ class BucketMoves:
     def split(self, bucket: Bucket, added_bytes: int = 0) -> Generator[Emission, None, list[Bucket]]:
         """Cut a bucket in memory into several that ``added_bytes`` more fit into; return these, sorted."""
         yield from bucket.operator.on_barrier(0)
-        return self._stores.split(bucket, added_bytes)
+        return self.cutter.split(bucket, added_bytes)
 
     def make_room(self, needed_bytes: int) -> Iterator[Emission]:
         """Let buckets go until so much fits besides them, as far as that goes."""
@@ -89,7 +91,7 @@ class BucketMoves:
                     break
                 yield from last.operator.on_barrier(0)
                 before_bytes = last.bytes
-                stores.put_in(*stores.take_out(last), last.span.cut(2), last.used, before_bytes)
+                self.cutter.put_in(*self.cutter.take_out(last), last.span.cut(2), last.used, before_bytes)
             else:
                 # What is left must stay.
                 limit = None

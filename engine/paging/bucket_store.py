@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 from penstock.engine.core.contract import Notes, Operator, OperatorContext
 from penstock.engine.paging.bucket import Bucket, ResidentState, swept_us
 from penstock.engine.paging.bucket_accesses import BucketAccesses
-from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
+from penstock.engine.paging.bucket_pages import bucket_range, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
-from penstock.engine.paging.frozen_buckets import FrozenBuckets
-from penstock.engine.paging.key_ranges import WHOLE, Span, lows_of
+from penstock.engine.paging.frozen_buckets import E, FrozenBuckets, Keeping
+from penstock.engine.paging.key_ranges import lows_of
 from penstock.engine.paging.memory_bound import UNBOUNDED, FreeMemory, MemoryBound
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.columns import Floats
@@ -27,7 +28,7 @@ from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import StoreDump, StoreImage, dump_of
+from penstock.state.tables.image import StoreImage
 
 __all__ = ["BucketStores", "PagingOptions"]
 
@@ -53,11 +54,11 @@ class BucketStores(StateStore):
         self._pages: PageStore | None = None
         self._resident: dict[int, Bucket] = {}
         self._page_memory_bytes = 0
-        self._cut: FrozenBuckets | None = None
+        self._cut: FrozenBuckets[Any] | None = None
         self._writing = threading.Lock()
         self._closed = False
         self._closed_bytes = 0
-        self._unchecked: set[int] = set()
+        self.unchecked: set[int] = set()
         """First positions of the buckets that were stored since the last copy of the page store."""
         self.awaited = 0
         """How many buckets are awaited."""
@@ -99,21 +100,23 @@ class BucketStores(StateStore):
         return cut is not None and cut.any_frozen()
 
     def writing_out(self) -> bool:
-        """Return whether a checkpoint is written: there is no copy of the page store yet.
+        """Return whether a checkpoint is written that needs the buckets, or their pages, as they are.
 
-        Until then buckets may be used as far as they are encoded and there is room, but none may be stored or cut, only
-        what is stored as it is may be let go, and no other checkpoint may begin.
+        Until all are encoded, and there is a copy of the page store if they lie there, buckets may be used as far as
+        they are encoded and there is room, but none may be stored or cut, only what is stored as it is may be let go,
+        and no other checkpoint may begin.
         """
-        return self._cut is not None
+        cut = self._cut
+        return cut is not None and (cut.in_pages or cut.any_frozen())
 
     def is_full(self) -> bool:
         """Return whether what is in memory must not grow, as a checkpoint is written and nothing can make room."""
-        return self._cut is not None and not self._fits(self.image_bytes())
+        return self.writing_out() and not self._fits(self.image_bytes())
 
     def room(self) -> FreeMemory:
         """Return what a checkpoint that is written leaves for buckets that are used meanwhile."""
         limit = self.options.held_bytes
-        if limit is None or self._cut is None:
+        if limit is None or not self.writing_out():
             return UNBOUNDED
         return FreeMemory(
             limit - self.held_bytes() - self.image_bytes(), sum(bucket.bytes for bucket in self.evictable())
@@ -138,15 +141,13 @@ class BucketStores(StateStore):
         cut = self._cut
         return cut is None or cut.thaw(bucket)
 
-    def freeze(self) -> FrozenBuckets:
-        """Begin a checkpoint of what the buckets are now; it ends with `release`."""
-        unstored = [item for item in self.buckets if item.held is not None and (item.dirty or not item.stored)]
-        self._cut = FrozenBuckets(
-            unstored, self._fits, self._context.wake, lambda bucket: self._unchecked.add(bucket.span.low)
-        )
-        return self._cut
+    def freeze(self, buckets: Sequence[Bucket], keeping: Keeping[E]) -> FrozenBuckets[E]:
+        """Begin a checkpoint of what these buckets, in memory, are now; it ends with `release`."""
+        cut = FrozenBuckets(buckets, keeping, self._fits, self._context.wake)
+        self._cut = cut
+        return cut
 
-    def release(self, cut: FrozenBuckets) -> None:
+    def release(self, cut: FrozenBuckets[Any]) -> None:
         """End a checkpoint: buckets may be used, stored and cut again; from any thread."""
         cut.release()
         if self._cut is cut:
@@ -154,8 +155,8 @@ class BucketStores(StateStore):
         self._context.wake()
 
     @contextmanager
-    def writing(self) -> Iterator[PageStore]:
-        """Keep the page store open while another thread writes a checkpoint to it.
+    def writing(self) -> Iterator[None]:
+        """Keep everything open while another thread writes a checkpoint of it.
 
         Raises:
             CheckpointError: it was closed before.
@@ -163,7 +164,7 @@ class BucketStores(StateStore):
         with self._writing:
             if self._closed:
                 raise CheckpointError(f"operator {self._owner!r} was closed before its checkpoint was written.")
-            yield self.pages
+            yield
 
     def load(self, bucket: Bucket) -> None:
         """Bring a bucket into memory."""
@@ -184,14 +185,14 @@ class BucketStores(StateStore):
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = bucket.due_us(), bucket.timer_ns()
         bucket.needed_bytes = bucket.bytes
-        self._release(bucket)
+        self.let_go(bucket)
         self.accessed.moved_ns += self._context.clock.monotonic_ns() - began_ns
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
-        assert self._cut is None
+        assert not self.writing_out()
         write_bucket(self.pages, bucket, bucket.notes())
-        self._unchecked.add(bucket.span.low)
+        self.unchecked.add(bucket.span.low)
 
     def copy_to(self, pages: PageStore, directory: Path) -> list[str]:
         """Make a copy of the page store of which everything that was stored since the last one was read back.
@@ -202,82 +203,31 @@ class BucketStores(StateStore):
             StateCorruptionError: what was stored is not what lies in the files.
         """
         # A bucket that is stored from here on is for the next copy.
-        unchecked, self._unchecked = self._unchecked, set()
+        unchecked, self.unchecked = self.unchecked, set()
         try:
             names = pages.copy_to(directory)
             pages.check(directory, [bucket_range(low) for low in sorted(unchecked)])
         except BaseException:
-            self._unchecked.update(unchecked)
+            self.unchecked.update(unchecked)
             raise
         return names
 
     def is_too_large(self, bucket: Bucket) -> bool:
         """Return whether a bucket in memory is to be cut."""
-        if self._cut is not None:
+        if self.writing_out():
             return False
         largest_bytes = max(self.bound.goal.largest_bytes(len(self.buckets)), bucket.whole_bytes)
         return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
-
-    def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
-        """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
-        before_bytes = bucket.bytes
-        expected_bytes = 2 * before_bytes + added_bytes
-        spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self.options.largest_bytes(2)))))
-        return self.put_in(*self.take_out(bucket), spans, bucket.used, before_bytes)
-
-    def only(self, span: Span, part: StoreDump, notes: Notes) -> StoreDump | None:
-        """Return what a dump has of the keys in a span."""
-        piece = Bucket(span)
-        self.hold(piece, StoreImage([part], span.holds), (notes,))
-        assert piece.held is not None
-        chosen = dump_of(piece.held.store.contents())
-        self._release(piece)
-        return chosen
-
-    def output_watermark(self, time_us: int) -> int:
-        """Return the watermark that an operator passes on if it has no bucket, and nothing holds it up."""
-        blank = Bucket(WHOLE)
-        self.hold(blank, StoreImage(), ())
-        passed_us = blank.operator.output_watermark(time_us)
-        self._release(blank)
-        return passed_us
-
-    def take_out(self, bucket: Bucket) -> tuple[StoreDump | None, Notes]:
-        """Take a bucket in memory, which has nothing pending, away; return what it held."""
-        assert bucket.held is not None and self._cut is None
-        held = dump_of(bucket.held.store.contents()), bucket.notes()
-        self._release(bucket)
-        if bucket.stored:
-            drop_bucket(self.pages, bucket.span.low)
-        self.buckets.remove(bucket)
-        return held
-
-    def put_in(
-        self, part: StoreDump | None, notes: Notes, spans: Sequence[Span], used: int, before_bytes: int
-    ) -> list[Bucket]:
-        """Make a bucket for each of these spans of one that was taken out, of so many bytes; return these."""
-        pieces = []
-        for span in spans:
-            piece = Bucket(span, dirty=True, used=used)
-            self.hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
-            self.buckets.append(piece)
-            pieces.append(piece)
-            if piece.bytes > before_bytes * 3 // 4:
-                # Most of it is one key's, or what every bucket takes.
-                piece.whole_bytes = 2 * piece.bytes
-            # A piece that has no room goes at once, so that all of them together never need it. Others may have
-            # something pending, so it is not for them to go here.
-            if self.options.held_bytes is not None and self.held_bytes() > self.options.held_bytes:
-                self.evict(piece)
-        self.buckets.sort(key=lambda item: item.span)
-        return pieces
 
     def to_evict(self, needed_bytes: int) -> Iterator[Bucket]:
         """Yield buckets, the longest unused first, as long as there is not so much room besides them."""
         limit = self.options.held_bytes
         if limit is None:
             return
-        used = self.held_bytes() + self.image_bytes()
+        used = self.held_bytes()
+        if self.writing_out():
+            # Images that are only brought away go by themselves, and sooner than buckets that make room for them.
+            used += self.image_bytes()
         if used + needed_bytes <= limit:
             return
         for bucket in self.evictable():
@@ -340,7 +290,7 @@ class BucketStores(StateStore):
 
     def is_shrinking(self) -> bool:
         """Return whether buckets are to go for a budget that was lowered, and may: no checkpoint is written."""
-        return self.bound.is_falling and self._cut is None
+        return self.bound.is_falling and not self.writing_out()
 
     def bytes_used(self) -> int:
         """Return the bytes of the buckets in memory, those at the end once it is closed; from any thread."""
@@ -365,7 +315,7 @@ class BucketStores(StateStore):
         """Return the buckets in memory that may be let go, the longest unused first; the last used one stays."""
         resident = sorted(self._resident.values(), key=lambda item: item.used)[:-1]
         cut = self._cut
-        if cut is None:
+        if cut is None or not self.writing_out():
             return resident
         return [item for item in resident if item.stored and not item.dirty and cut.is_stored(item)]
 
@@ -391,7 +341,7 @@ class BucketStores(StateStore):
         bucket.held = ResidentState(operator, store)
         self._resident[id(bucket)] = bucket
 
-    def _release(self, bucket: Bucket) -> None:
+    def let_go(self, bucket: Bucket) -> None:
         """Give the memory of a bucket back: nothing else refers to its operator, which is in no cycle of references."""
         bucket.operator.close()
         bucket.held = None

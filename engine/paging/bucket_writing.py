@@ -1,17 +1,20 @@
 """The part of a bucket in memory that has to be stored: all of it, or only the rows added to its logs since.
 
-`bucket_store` calls it when a bucket is let go, `pages_cut` at a checkpoint.
+`bucket_store` calls it when a bucket is let go, `pages_cut` and `images_cut` at a checkpoint.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
+from penstock.engine.paging.bucket_files import KeptBucket, KeptImage, image_name
 from penstock.engine.paging.bucket_pages import append_image, image_lengths, pages_of, write_image
 from penstock.engine.paging.key_ranges import Span
 from penstock.engine.paging.part_files import encode_part
+from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreDump, dump_of
 
@@ -46,23 +49,31 @@ class EncodedBucket:
 def encode_bucket(bucket: Bucket, notes: Notes) -> EncodedBucket:
     """Return what of a bucket in memory is to be stored, and note it as stored: `put` is to follow, or `forget`."""
     assert bucket.held is not None
-    store, before = bucket.held.store, bucket.log_rows
-    rows, changes = store.rows_of_logs(), store.changes()
-    part: StoreDump | None
-    if bucket.stored and changes is not None and changes == bucket.stored_changes:
-        # It was only read: nothing but its notes can differ.
-        part, appended = None, True
-    elif before is None or rows is None or before.keys() != rows.keys() or len(bucket.segments) >= MOST_SEGMENTS:
-        part, appended = dump_of(store.contents()), False
-    else:
-        part, appended = dump_of(store.appended(before)), True
+    store = bucket.held.store
+    part, appended = _unwritten(store, bucket.log_rows, bucket.stored_changes, len(bucket.segments))
     image = None if part is None else encode_part(part)
     encoded = EncodedBucket(bucket.span, notes, image, bucket.segments, appended)
     bucket.segments = image_lengths(image, bucket.segments if appended else ())
-    bucket.log_rows, bucket.stored_changes = rows, changes
+    bucket.log_rows, bucket.stored_changes = store.rows_of_logs(), store.changes()
     bucket.stored, bucket.dirty = True, False
     bucket.paged_bytes = sum(bucket.segments)
     return encoded
+
+
+def encode_images(bucket: Bucket) -> KeptBucket:
+    """Return a bucket in memory as files of a checkpoint, and note that: those it has, and an image of what is new."""
+    assert bucket.held is not None
+    store, before = bucket.held.store, bucket.kept
+    if before is None or not before.is_safe:
+        before = KeptBucket((), 0, None, None)
+    part, appended = _unwritten(store, before.log_rows, before.changes, len(before.images))
+    images = before.images if appended else ()
+    data = None if part is None else encode_part(part)
+    if data is not None:
+        images = (*images, KeptImage(image_name(bucket.span.low, len(images)), data.size, data))
+    kept = KeptBucket(images, 0 if data is None else data.size, store.rows_of_logs(), store.changes())
+    bucket.kept, bucket.is_kept = kept, True
+    return kept
 
 
 def forget(bucket: Bucket, encoded: EncodedBucket) -> None:
@@ -82,3 +93,20 @@ def write_bucket(pages: PageStore, bucket: Bucket, notes: Notes) -> int:
         forget(bucket, encoded)
         raise
     return bucket.paged_bytes
+
+
+def _unwritten(
+    store: MemoryStore, log_rows: Mapping[str, int] | None, changes: int | None, images: int
+) -> tuple[StoreDump | None, bool]:
+    """Return what of a store is to be written, and whether it is behind the images that are there: else it is all.
+
+    ``log_rows`` and ``changes`` are what the store said when these were made; None if there are none.
+    """
+    rows, now = store.rows_of_logs(), store.changes()
+    if now is not None and now == changes:
+        # It was only read: nothing but its notes can differ.
+        return None, True
+    if log_rows is None or rows is None or log_rows.keys() != rows.keys() or images >= MOST_SEGMENTS:
+        # It is encoded at once, while nothing changes it.
+        return dump_of(store.contents(shared=True)), False
+    return dump_of(store.appended(log_rows)), True

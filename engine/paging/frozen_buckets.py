@@ -1,45 +1,72 @@
-"""Buckets of one operator as they were at a barrier: each may be used again once it is encoded, and is stored later.
+"""Buckets of one operator as they were at a barrier: each may be used again once it is encoded, and is kept later.
 
-The worker loop has those encoded that it needs, the checkpoint's thread all others. Made by `bucket_store`, written by
-`pages_cut`.
+The worker loop has those encoded that it needs, the checkpoint's thread all others. How they are encoded and where they
+are kept say `pages_cut` and `images_cut`.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
-from penstock.engine.paging.bucket_writing import EncodedBucket, encode_bucket, forget
-from penstock.model.failpoints import failpoint
-from penstock.state.stores.page_store import PageStore
 
 
-class FrozenBuckets:
-    """Buckets in memory that are not stored. Whoever changes one before it is encoded changes the checkpoint."""
+class Encoded(Protocol):
+    """What is to be kept of a bucket: it shares nothing with it, so that the bucket may change."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that it took when it was made."""
+
+
+E = TypeVar("E", bound=Encoded)
+
+
+class Keeping(Protocol[E]):
+    """The way in which a checkpoint keeps buckets."""
+
+    @property
+    def in_pages(self) -> bool:
+        """True if they are kept in the page store, so that it must not change until there is a copy of it."""
+
+    def encode(self, bucket: Bucket, notes: Notes) -> E:
+        """Encode a bucket that is as it was at the barrier; called by either thread, by one at a time."""
+
+    def put(self, bucket: Bucket, encoded: E) -> None:
+        """Keep what was encoded; called by the checkpoint's thread, again after an error."""
+
+    def forget(self, bucket: Bucket, encoded: E) -> None:
+        """Note that what was encoded will not be kept."""
+
+    def encoding(self) -> AbstractContextManager[Any]:
+        """Return what the checkpoint's thread enters while it encodes a bucket."""
+
+
+class FrozenBuckets(Generic[E]):
+    """Buckets in memory that are to be kept. Whoever changes one before it is encoded changes the checkpoint."""
 
     def __init__(
-        self,
-        buckets: Sequence[Bucket],
-        fits: Callable[[int], bool],
-        changed: Callable[[], None],
-        stored: Callable[[Bucket], None],
+        self, buckets: Sequence[Bucket], keeping: Keeping[E], fits: Callable[[int], bool], changed: Callable[[], None]
     ) -> None:
         """Freeze buckets.
 
-        ``fits`` says whether there is room for so many bytes of images besides what is in memory. ``changed`` is called
-        whenever a bucket was encoded or there is room for another, ``stored`` with each that lies in the page store.
+        ``fits`` says whether there is room for so many bytes of what is encoded besides what is in memory. ``changed``
+        is called whenever a bucket was encoded or there is room for another.
         """
+        self._keeping = keeping
         self._fits = fits
         self._changed = changed
-        self._stored = stored
-        # Held while a bucket is encoded, and never while one is stored.
+        # Held while a bucket is encoded, and never while one is put.
         self._lock = threading.Lock()
         self._frozen: dict[int, tuple[Bucket, Notes]] = {id(bucket): (bucket, bucket.notes()) for bucket in buckets}
-        self._encoded: deque[tuple[Bucket, EncodedBucket]] = deque()
+        self._encoded: deque[tuple[Bucket, E]] = deque()
         self._unstored = set(self._frozen)
+        self.in_pages = keeping.in_pages
         self.image_bytes = 0
-        """Bytes of images that are not stored yet."""
+        """Bytes of what is encoded and not kept yet."""
 
     def any_frozen(self) -> bool:
         """Return whether a bucket is not encoded yet."""
@@ -50,7 +77,7 @@ class FrozenBuckets:
         return sum(bucket.bytes for bucket, _ in list(self._frozen.values()))
 
     def is_stored(self, bucket: Bucket) -> bool:
-        """Return whether the page store has what the bucket was at the barrier."""
+        """Return whether what the bucket was at the barrier is kept."""
         return id(bucket) not in self._unstored
 
     def may_thaw(self, bucket: Bucket, free_bytes: float) -> bool:
@@ -60,7 +87,7 @@ class FrozenBuckets:
     def thaw(self, bucket: Bucket) -> bool:
         """Encode a bucket if it is frozen; return whether it may be used. Called by the worker loop; never waits.
 
-        There may be no room for its image, or the other thread is encoding.
+        There may be no room for what is encoded of it, or the other thread is encoding.
         """
         if id(bucket) not in self._frozen:
             return True
@@ -76,52 +103,51 @@ class FrozenBuckets:
         finally:
             self._lock.release()
 
-    def write(self, pages: PageStore) -> None:
-        """Encode and store everything; called by the checkpoint's thread, again after an error.
+    def write(self) -> None:
+        """Encode and put everything; called by the checkpoint's thread, again after an error.
 
         As many buckets are encoded at a time as there is room for, and at least one.
         """
-        while True:
-            with self._lock:
-                following = next(iter(self._frozen.values()), None)
-                if following is not None:
-                    bucket = following[0]
-                    if not self._encoded or self._fits(self.image_bytes + bucket.bytes):
-                        self._encode(bucket)
-                        encoded: tuple[Bucket, EncodedBucket] | None = None
-                    else:
-                        encoded = self._encoded[0]
-                elif self._encoded:
-                    encoded = self._encoded[0]
-                else:
-                    return
-            if encoded is not None:
-                failpoint("pages.bucket.before_write")
-                encoded[1].put(pages)
-                self._note_stored(*encoded)
+        while self._frozen or self._encoded:
+            ready = self._encode_another() if self._frozen else self._first_encoded()
+            if ready is not None:
+                self._keeping.put(*ready)
+                self._note_stored(*ready)
             self._changed()
 
     def release(self) -> None:
-        """Let all buckets be used; what was encoded and not stored is noted as not stored. Again: does nothing."""
+        """Let all buckets be used; what was encoded and not put is forgotten. Again: does nothing."""
         with self._lock:
-            for bucket, image in self._encoded:
-                forget(bucket, image)
+            for bucket, encoded in self._encoded:
+                self._keeping.forget(bucket, encoded)
             self._encoded.clear()
             self._frozen.clear()
             self._unstored.clear()
             self.image_bytes = 0
 
+    def _encode_another(self) -> tuple[Bucket, E] | None:
+        """Encode the next bucket if there is room for it; if not, or there is none, return what is to be put."""
+        with self._keeping.encoding(), self._lock:
+            following = next(iter(self._frozen.values()), None)
+            if following is not None and (not self._encoded or self._fits(self.image_bytes + following[0].bytes)):
+                self._encode(following[0])
+                return None
+        return self._first_encoded()
+
+    def _first_encoded(self) -> tuple[Bucket, E] | None:
+        with self._lock:
+            return self._encoded[0] if self._encoded else None
+
     def _encode(self, bucket: Bucket) -> None:
         _, notes = self._frozen[id(bucket)]
-        image = encode_bucket(bucket, notes)
-        self._encoded.append((bucket, image))
-        self.image_bytes += image.bytes
+        encoded = self._keeping.encode(bucket, notes)
+        self._encoded.append((bucket, encoded))
+        self.image_bytes += encoded.bytes
         del self._frozen[id(bucket)]
 
-    def _note_stored(self, bucket: Bucket, image: EncodedBucket) -> None:
+    def _note_stored(self, bucket: Bucket, encoded: E) -> None:
         with self._lock:
-            self._stored(bucket)
-            if self._encoded and self._encoded[0][1] is image:
+            if self._encoded and self._encoded[0][1] is encoded:
                 self._encoded.popleft()
                 self._unstored.discard(id(bucket))
-                self.image_bytes -= image.bytes
+                self.image_bytes -= encoded.bytes

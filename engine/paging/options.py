@@ -11,7 +11,8 @@ class PagingOptions:
     ``bucket_bytes``: a bucket that is alone is cut when it grows beyond, and none that has less than
     ``least_bucket_bytes``. ``row_bytes`` is how many bytes of rows may wait before they are worked off (None: a quarter
     of the budget), ``patience_ns`` how long they wait at most for others to share a look at their bucket.
-    ``page_bytes`` is the page store's part of the budget (None: a quarter, 64 MB at most).
+    ``page_bytes`` is the page store's part of the budget (None: a quarter, 64 MB at most). A bucket in memory whose
+    image has at most ``inline_bytes`` gets no file of its own in a checkpoint.
     """
 
     budget_bytes: int | None = None
@@ -20,6 +21,7 @@ class PagingOptions:
     row_bytes: int | None = None
     patience_ns: int = 1_000_000_000
     page_bytes: int | None = None
+    inline_bytes: int = 1 << 16
 
     @property
     def waiting_bytes(self) -> int:

@@ -15,9 +15,10 @@ from penstock.engine.paging.bucket import PASSED, SWEPT, BucketSource
 from penstock.engine.paging.bucket_handover import BucketHandover, GivenBucket
 from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.paging.images_cut import ImagesCut, PagedCut
 from penstock.engine.paging.key_ranges import owned_spans
 from penstock.engine.paging.options import PagingOptions
-from penstock.engine.paging.pages_cut import PagedCut, PagesCut
+from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.paging.restored_buckets import begin
 from penstock.model.errors import BugError
 from penstock.state.stores.page_store import PageStore
@@ -30,7 +31,7 @@ PAGES_NS = 1_000_000
 """After how long it is looked again whether more can go for a lower budget."""
 
 INLINE_BYTES = 8 << 20
-"""State up to this is copied at the barrier, which takes a few milliseconds; more is stored by another thread."""
+"""State up to this is copied at the barrier, which takes a few milliseconds; more is written by another thread."""
 
 
 class PagedOperator(Operator):
@@ -217,7 +218,7 @@ class PagedOperator(Operator):
         yield from self._backlog.sweep()
         for bucket in stores.buckets:
             # What is stored as it is was flushed for that, and may lag behind the time as if it were not there.
-            if bucket.is_resident and (bucket.dirty or not bucket.stored):
+            if bucket.is_resident and not bucket.is_kept and (bucket.dirty or not bucket.stored):
                 yield from self._moves.advance(bucket, self._backlog.swept_us)
                 yield from bucket.operator.on_barrier(epoch)
 
@@ -253,14 +254,14 @@ class PagedOperator(Operator):
     def cut(self) -> PagedCut:
         """Return what the operator contributes to a checkpoint, right after `on_barrier`'s emissions.
 
-        Where there are pages, or much to store, buckets stay frozen until they are encoded, or the cut is released.
+        Where there are pages, or much to write, buckets stay frozen until they are encoded, or the cut is released.
         """
         stores = self._stores
         if len(stores.buckets) == 1 and not stores.has_pages and stores.bytes_used() <= INLINE_BYTES:
             held = stores.buckets[0].held
             assert held is not None
             return PagedCut(held.operator.notes(), dump_of(held.store.contents()))
-        return PagedCut(pages=PagesCut(stores))
+        return PagedCut(buckets=PagesCut(stores) if stores.has_pages else ImagesCut(stores))
 
     def on_end(self) -> Iterable[Emission]:
         """Work everything off and end every bucket."""

@@ -1,13 +1,16 @@
-"""The contribution of a paged operator to a checkpoint: buckets that another thread stores, files of its page store."""
+"""The contribution of an operator that has paged to a checkpoint: stored buckets, files of its page store."""
 
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from penstock.engine.core.contract import Notes
+from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.paging.bucket_writing import EncodedBucket, encode_bucket, forget
+from penstock.engine.paging.frozen_buckets import Keeping
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
-from penstock.state.tables.image import StoreDump
 
 
 class PagesCut:
@@ -16,7 +19,8 @@ class PagesCut:
     def __init__(self, stores: BucketStores) -> None:
         """Freeze the buckets that are not stored."""
         self._stores = stores
-        self._frozen = stores.freeze()
+        unstored = [item for item in stores.buckets if item.held is not None and (item.dirty or not item.stored)]
+        self._frozen = stores.freeze(unstored, _InPages(stores))
         self._released = False
         self._written = False
 
@@ -30,11 +34,11 @@ class PagesCut:
         Raises:
             CheckpointError: the operator was closed, or the cut released, before.
         """
-        with self._stores.writing() as pages:
+        with self._stores.writing():
             if self._released and not self._written:
                 raise CheckpointError("a checkpoint was given up before its pages were written.")
-            self._frozen.write(pages)
-            names = self._stores.copy_to(pages, directory)
+            self._frozen.write()
+            names = self._stores.copy_to(self._stores.pages, directory)
             self._written = True
         # The copy is of its own: what is uploaded of it keeps nobody waiting.
         self.release()
@@ -48,10 +52,25 @@ class PagesCut:
             self._stores.release(self._frozen)
 
 
-@dataclass(frozen=True, slots=True)
-class PagedCut:
-    """A paged operator at the cut: the part and notes of its only bucket as long as that is small, else ``pages``."""
+class _InPages(Keeping[EncodedBucket]):
+    """Buckets are kept in the page store of their operator."""
 
-    notes: Notes = field(default_factory=dict)
-    part: StoreDump | None = None
-    pages: PagesCut | None = None
+    in_pages = True
+
+    def __init__(self, stores: BucketStores) -> None:
+        self._stores = stores
+
+    def encode(self, bucket: Bucket, notes: Notes) -> EncodedBucket:
+        return encode_bucket(bucket, notes)
+
+    def put(self, bucket: Bucket, encoded: EncodedBucket) -> None:
+        failpoint("pages.bucket.before_write")
+        encoded.put(self._stores.pages)
+        self._stores.unchecked.add(bucket.span.low)
+
+    def forget(self, bucket: Bucket, encoded: EncodedBucket) -> None:
+        forget(bucket, encoded)
+
+    def encoding(self) -> AbstractContextManager[Any]:
+        # All of `PagesCut.write` keeps the operator open.
+        return nullcontext()

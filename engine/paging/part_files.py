@@ -22,8 +22,16 @@ class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode_part(part: StoreDump) -> pa.Buffer:
-    """Return the file of a part; values are copied once."""
-    sink = pa.BufferOutputStream()
+    """Return the file of a part; values are copied once, so that it shares nothing with them."""
+    sized = pa.MockOutputStream()
+    _write(part, sized)
+    # A stream that grows would copy what is there each time, into memory that the system has to clear first.
+    data = pa.allocate_buffer(sized.size())
+    _write(part, pa.FixedSizeBufferWriter(data))
+    return data
+
+
+def _write(part: StoreDump, sink: pa.NativeFile) -> None:
     places = []
     for name, batches in part.batches.items():
         start = sink.tell()
@@ -34,7 +42,6 @@ def encode_part(part: StoreDump) -> pa.Buffer:
     footer = msgspec.json.encode(places)
     sink.write(footer)
     sink.write(len(footer).to_bytes(_LENGTH_BYTES, "little"))
-    return sink.getvalue()
 
 
 def decode_part(data: bytes | pa.Buffer, where: str) -> StoreDump:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from penstock.engine.core.contract import Notes, RowCounters
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.paging.bucket import BucketSource
+from penstock.engine.paging.bucket_files import IndexedBucket, read_images, read_index
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.paging.key_ranges import owned_spans
 from penstock.engine.paging.part_files import decode_part
@@ -201,15 +202,25 @@ class RestoredState:
         return [entry for entry in self._instances[operator] if entry.instance in numbers]
 
     def _part(self, entry: InstanceEntry) -> StoreDump | None:
-        where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
         files = [file for file in entry.files if file.name == STATE_FILE]
-        return self._adapted(entry.operator, decode_part(self._files.read(files[0]), where)) if files else None
+        if not files:
+            return None
+        return self._adapted(entry.operator, decode_part(self._files.read(files[0]), self._where(entry)))
+
+    def _where(self, entry: InstanceEntry) -> str:
+        return f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
 
     def _sources_of(self, entry: InstanceEntry) -> tuple[BucketSource, ...]:
         key = (entry.operator, entry.instance)
         if key not in self._sources:
-            paged = any(file.name != STATE_FILE for file in entry.files)
-            self._sources[key] = tuple(self._paged_sources(entry) if paged else self._image_sources(entry))
+            index = read_index(entry.files, self._files.read, self._where(entry))
+            if index is not None:
+                sources = self._indexed_sources(entry, index)
+            elif any(file.name != STATE_FILE for file in entry.files):
+                sources = self._paged_sources(entry)
+            else:
+                sources = self._image_sources(entry)
+            self._sources[key] = tuple(sources)
         return self._sources[key]
 
     def _image_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
@@ -217,6 +228,17 @@ class RestoredState:
         load = cache(lambda: self._part(entry))
         for span in owned_spans(self._owners[entry.operator], entry.instance):
             yield BucketSource(span, size, self._opened_again(entry.unpacked_notes()), load)
+
+    def _indexed_sources(self, entry: InstanceEntry, index: Sequence[IndexedBucket]) -> Iterator[BucketSource]:
+        owned = owned_spans(self._owners[entry.operator], entry.instance)
+        for bucket in index:
+            load = partial(self._indexed_part, entry, bucket)
+            for both in filter(None, (bucket.span & span for span in owned)):
+                yield BucketSource(both, bucket.image_bytes, self._opened_again(bucket.notes), load)
+
+    def _indexed_part(self, entry: InstanceEntry, bucket: IndexedBucket) -> StoreDump | None:
+        part = read_images(bucket, entry.files, self._files.read, self._where(entry))
+        return None if part is None else self._adapted(entry.operator, part)
 
     def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
         directory = self._directory / f"{len(self._opened)}"

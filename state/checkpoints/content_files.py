@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.manifest import FileEntry
-from penstock.state.files.durable_files import DurableFiles, chunks_of, join_path, write_local
+from penstock.state.files.durable_files import Content, DurableFiles, chunks_of, join_path, write_local
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,15 @@ class ContentFolder:
         """Return whether the file exists in full length; its bytes are not read."""
         return self.files.size(self.path(entry)) == entry.bytes
 
-    def upload(self, entry: FileEntry, content: bytes | Path | Iterable[bytes]) -> None:
-        """Write a file, in place of one that may be there.
+    def upload(self, entry: FileEntry, content: Content, *, compare: bool = True) -> None:
+        """Write a file, in place of one that may be there; unless told to ``compare`` its bytes are known to be right.
 
         Raises:
             CheckpointError: the content is not what the entry says; nothing was kept.
         """
         failpoint("checkpoint.file.before_upload")
-        self.files.write(self.path(entry), checked_chunks(chunks_of(content), entry))
+        chunks = chunks_of(content)
+        self.files.write(self.path(entry), checked_chunks(chunks, entry) if compare else chunks)
         failpoint("checkpoint.file.uploaded")
 
     def chunks(self, entry: FileEntry) -> Iterator[bytes]:
@@ -76,7 +77,7 @@ class ContentFolder:
         return join_path(self.name, entry.stored)
 
 
-def entry_of(name: str, content: bytes | Path) -> FileEntry:
+def entry_of(name: str, content: bytes | memoryview | Path) -> FileEntry:
     """Return the entry of a file.
 
     Raises:

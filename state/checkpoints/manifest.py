@@ -15,11 +15,12 @@ from penstock.model.errors import BugError, CheckpointError
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.files.durable_files import NAME_PATTERN
 
-FORMAT = 3
+FORMAT = 4
 """The version of manifests that are written."""
 
-FORMATS = (1, 2, FORMAT)
-"""The versions that are read: manifests of version 1 have no meanings, those of version 2 no measured CPU."""
+FORMATS = (1, 2, 3, FORMAT)
+"""The versions that are read: manifests of version 1 have no meanings, those of version 2 no measured CPU, and those of
+version 3 no state as images of buckets."""
 
 MANIFEST_BYTES_LIMIT = 64 << 20
 """The longest manifest that is read."""

@@ -4,6 +4,7 @@ A checkpoint repository adds files by it, and so does every other process of its
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -73,7 +74,7 @@ class CheckpointUploads:
         """
         return self._held.release_through(epoch)
 
-    def add_file(self, epoch: int, name: str, content: bytes | Path) -> FileEntry:
+    def add_file(self, epoch: int, name: str, content: bytes | memoryview | Path) -> FileEntry:
         """Upload a file of an epoch in progress, unless the repository has it; ``name`` is its name when restored.
 
         A file that `latest` or `load` found damaged is uploaded again.
@@ -90,7 +91,8 @@ class CheckpointUploads:
         earlier = msgspec.structs.replace(new_entry, run=self._loaded.get(new_entry.digest, self._run))
         if earlier != entry and self.reuse(epoch, earlier):
             return earlier
-        self._shared.upload(entry, content)
+        # The digest is that of the bytes in memory; a file on the disk is read a second time.
+        self._shared.upload(entry, content, compare=isinstance(content, Path))
         self._damaged.discard(entry.stored)
         self._held.count(epoch, entry, uploaded=True)
         return entry
@@ -106,9 +108,29 @@ class CheckpointUploads:
         self._held.count(epoch, entry, uploaded=False)
         return True
 
+    def files_of(self, epoch: int) -> "EpochFiles":
+        """Return what adds files of an epoch in progress."""
+        return EpochFiles(self, epoch)
+
     def contents(self, savepoint: str | None = None) -> ContentFolder:
         """Return the files of the checkpoints, or those of a savepoint."""
         return self._shared if savepoint is None else self._savepoints.contents(savepoint)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFiles:
+    """The files of one epoch in progress; see `CheckpointUploads`."""
+
+    uploads: CheckpointUploads
+    epoch: int
+
+    def add(self, name: str, content: bytes | memoryview) -> FileEntry:
+        """Upload a file, unless the repository has it; see `CheckpointUploads.add_file`."""
+        return self.uploads.add_file(self.epoch, name, content)
+
+    def reuse(self, entry: FileEntry) -> bool:
+        """Take a file of an earlier checkpoint; see `CheckpointUploads.reuse`."""
+        return self.uploads.reuse(self.epoch, entry)
 
 
 def uploading_runs(manifest: CheckpointManifest) -> dict[str, int]:

@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z"
 """The names that a file, a folder, a job or a savepoint may have; none starts with a dot."""
 
-Content = bytes | Path | Iterable[bytes]
+Content = bytes | memoryview | Path | Iterable[bytes]
 """The content of a file: its bytes, a local file to copy, or its chunks in order (an open file has them too)."""
 
 
@@ -129,9 +129,9 @@ def chunks_of(content: Content) -> Iterator[bytes]:
     Raises:
         OSError: a local file cannot be read.
     """
-    if isinstance(content, bytes):
+    if isinstance(content, bytes | memoryview):
         for start in range(0, len(content), CHUNK_BYTES):
-            yield content[start : start + CHUNK_BYTES]
+            yield bytes(content[start : start + CHUNK_BYTES])
     elif isinstance(content, Path):
         with content.open("rb", buffering=0) as file:
             while chunk := file.read(CHUNK_BYTES):

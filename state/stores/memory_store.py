@@ -101,11 +101,14 @@ class MemoryStore(StateStore):
         """Return the names of tables and logs, sorted."""
         return sorted([*self._tables, *self._logs])
 
-    def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield every lasting table's and log's name with its rows."""
+    def contents(self, *, shared: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield every lasting table's and log's name with its rows.
+
+        If they may be ``shared`` they are right only until the store is changed.
+        """
         for name, table in self._tables.items():
             if table.spec.lasting:
-                for rows in table.dump():
+                for rows in table.dump(shared=shared):
                     yield name, rows
         for name, log in self._logs.items():
             for rows in log.dump():
@@ -260,11 +263,13 @@ class MemoryTable(KeyedTable):
         """Return the live slots with first <= prefix < end, ordered by prefix."""
         return self._prefix_lists().between(first, end)
 
-    def dump(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in batches of at most 32,768."""
+    def dump(self, *, shared: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in batches of at most 32,768; if they may be ``shared`` they change with the table."""
         slots, schema = self._index.live(), self.schema
+        # Without a free slot the rows of a batch lie together, and need not be gathered.
+        shared = shared and len(slots) > 0 and int(slots[-1]) == len(slots) - 1
         for start in range(0, max(1, len(slots)), _SCAN_ROWS):
-            rows = self._dump(slots[start : start + _SCAN_ROWS])
+            rows = self._dump(slots[start : start + _SCAN_ROWS], shared=shared)
             yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
     def load(self, rows: pa.RecordBatch) -> None:
@@ -301,13 +306,18 @@ class MemoryTable(KeyedTable):
             self._unmeasured_rows = 0
         self._unmeasured_rows += rows
 
-    def _dump(self, slots: Slots) -> pa.RecordBatch:
-        arrays = self._index.key_columns(slots)
+    def _dump(self, slots: Slots, *, shared: bool = False) -> pa.RecordBatch:
+        """Return these rows; ``shared``: their slots follow each other, and columns may show the table's own memory."""
+        arrays = self._index.key_columns(slice(int(slots[0]), int(slots[-1]) + 1) if shared else slots)
         names = [f"key_{index}" for index in range(len(arrays))]
         if self.spec.prefixed:
             arrays.insert(0, pa.array(self._index.prefixes(slots)))
             names.insert(0, "prefix")
-        arrays += [column.dump(slots) for column in self._columns.values()]
+        for column in self._columns.values():
+            if shared and isinstance(column, MemoryFixedColumn):
+                arrays.append(column.view(int(slots[0]), len(slots)))
+            else:
+                arrays.append(column.dump(slots))
         return pa.RecordBatch.from_arrays([pa.array(slots), *arrays], [SLOT, *names, *self._columns])
 
     def _prefix_lists(self) -> PrefixLists:

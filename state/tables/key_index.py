@@ -123,9 +123,9 @@ class KeyIndex:
         slots: Slots = np.flatnonzero(alive)
         return slots
 
-    def key_columns(self, slots: Slots) -> list[pa.Array]:
-        """Return the key columns of these slots, in their declared types."""
-        rows = self._rows.take(slots, axis=0)
+    def key_columns(self, slots: Slots | slice) -> list[pa.Array]:
+        """Return the key columns of these slots, in their declared types; of a slice sooner than of single slots."""
+        rows = self._rows[slots] if isinstance(slots, slice) else self._rows.take(slots, axis=0)
         nulls = self._nulls[slots] if len(self._nulls) else None
         data, offsets = None, None
         if self._codec.has_bytes:

@@ -63,6 +63,10 @@ class MemoryFixedColumn:
         """Return these cells as one array."""
         return pa.array(self.array[slots])
 
+    def view(self, first: int, count: int) -> pa.Array:
+        """Return as `dump` so many cells from a slot on, which may change with the column."""
+        return pa.array(self.array[first : first + count])
+
     def load(self, slots: Slots, cells: pa.Array) -> None:
         """Write cells that `dump` returned to fresh slots."""
         self.array[slots] = cells.to_numpy(zero_copy_only=False)

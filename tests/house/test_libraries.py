@@ -36,6 +36,7 @@ ALLOWED = {
         "state/tables/image.py", "state/checkpoints/", "state/leases/run_records.py", "engine/connectors/",
         "engine/restore/source_positions.py", "engine/dataflow/source_head.py",
         "engine/dataflow/partition_handover.py", "engine/paging/part_files.py", "engine/paging/bucket_pages.py",
+        "engine/paging/bucket_files.py",
         "engine/executors/managers/", "penstock/", "replay/archive_manifest.py",
     ),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from penstock.engine.core.elements import Batch
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.engine.paging.pages_cut import PagesCut
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import FixedColumn, TableSpec
 from tests.engine.paging.driving import context_of
@@ -75,6 +76,20 @@ def spread(operator: PagedOperator) -> BucketStores:
         list(operator.process(0, Batch(batch_of(rows(400)))))
     assert len(operator._stores.buckets) > 3
     return operator._stores
+
+
+def on_pages(operator: PagedOperator) -> BucketStores:
+    """Give it several buckets and a page store, as if it had paged, and return these."""
+    stores = spread(operator)
+    assert stores.pages is not None
+    return stores
+
+
+def pages_cut(operator: PagedOperator) -> PagesCut:
+    """Cut an operator that has paged."""
+    cut = operator.cut().buckets
+    assert isinstance(cut, PagesCut)
+    return cut
 
 
 def counts(operator: PagedOperator) -> Counter[Any]:

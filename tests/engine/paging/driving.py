@@ -142,10 +142,17 @@ class Plain:
 class Paged:
     """The operator over buckets, in as many instances as `restart` says; rows go to them by their key."""
 
-    def __init__(self, kind: Kind, clock: ManualClock, directory: Path, shelves: Shelves | None = None) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        clock: ManualClock,
+        directory: Path,
+        shelves: Shelves | None = None,
+        options: PagingOptions | None = None,
+    ) -> None:
         self.results = Results()
         self.shelves = shelves or Shelves()
-        self.options = tiny(kind)
+        self.options = options or tiny(kind)
         self._kind = kind
         self._clock = clock
         self._directory = directory

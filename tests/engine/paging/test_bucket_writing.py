@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.paging.bucket import Bucket, ResidentState
+from penstock.engine.paging.bucket_files import KeptBucket
 from penstock.engine.paging.bucket_pages import read_bucket
-from penstock.engine.paging.bucket_writing import MOST_SEGMENTS, write_bucket
+from penstock.engine.paging.bucket_writing import MOST_SEGMENTS, encode_images, write_bucket
 from penstock.engine.paging.key_ranges import RING, Span
+from penstock.state.checkpoints.manifest import FileEntry
 from penstock.state.store import FixedColumn, RowLog, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore
@@ -137,3 +139,28 @@ def test_where_a_table_holds_something_all_is_stored_anew() -> None:
     driven.append(0, 10)
     stored(driven, 1)
     assert len(driven.bucket.segments) == 1
+
+
+def test_images_of_appended_rows_lie_behind_those_that_are_safe() -> None:
+    driven = Driven(tabled=False)
+    driven.append(0, 5_000)
+    first = encode_images(driven.bucket)
+    assert [image.name for image in first.images] == ["bucket-0-0"] and not first.is_safe
+    driven.append(0, 10)
+    anew = encode_images(driven.bucket)
+    assert len(anew.images) == 1 and anew.bytes > first.bytes, "the first was never safe"
+    bring(anew)
+    driven.append(1, 10)
+    later = encode_images(driven.bucket)
+    assert later.images[0] is anew.images[0] and [image.name for image in later.images][1:] == ["bucket-0-1"]
+    assert later.bytes < 4_000
+    bring(later)
+    driven.remove(0, 7)
+    assert len(encode_images(driven.bucket).images) == 1, "rows are gone"
+
+
+def bring(kept: KeptBucket) -> None:
+    """Note that all images are files of a checkpoint."""
+    for image in kept.images:
+        image.entry = FileEntry(name=image.name, digest="0" * 64, bytes=image.bytes)
+    assert kept.is_safe

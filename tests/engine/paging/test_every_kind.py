@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.core.clock import ManualClock
+from penstock.engine.paging.options import PagingOptions
+from penstock.model.failpoints import arm
 from penstock.model.schema import StreamSchema
-from tests.engine.paging.driving import Paged, Plain, Results, do, finish, steps_of
+from tests.engine.paging.driving import Paged, Plain, Results, do, finish, steps_of, tiny
 from tests.engine.paging.kinds import KINDS, Kind, batch_of, changes_of, rows_of
 from tests.engine.paging.shelves import RocksShelves, Shelves
 
@@ -85,12 +88,27 @@ def test_goes_on_from_files_of_rocksdb(name: str, tmp_path: Path) -> None:
     restarted(name, 7, tmp_path, RocksShelves(tmp_path / "rocks"))
 
 
-def restarted(name: str, seed: int, directory: Path, shelves: Shelves | None = None) -> None:
+@pytest.mark.parametrize("name", ["group", "group of changes", "hopping, late", "session", "custom", "count updates"])
+def test_goes_on_from_images_of_buckets_in_memory(name: str, tmp_path: Path) -> None:
+    little = tiny(KINDS[name])
+    tiny_buckets = replace(little, budget_bytes=None, bucket_bytes=little.least_bucket_bytes, inline_bytes=0)
+    passed: list[str] = []
+    arm(passed.append)
+    try:
+        restarted(name, 3, tmp_path, options=tiny_buckets)
+    finally:
+        arm(None)
+    assert "images.cut.written" in passed and "pages.cut.written" not in passed
+
+
+def restarted(
+    name: str, seed: int, directory: Path, shelves: Shelves | None = None, options: PagingOptions | None = None
+) -> None:
     """Compare a run that loses what came after a checkpoint now and then with one in memory."""
     kind, rng = KINDS[name], random.Random(seed)
     steps = steps_of(rng, kind, batches)
     clocks = ManualClock(), ManualClock()
-    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], directory, shelves)
+    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], directory, shelves, options)
     at = cut_at = 0
     restarts = 3
     while at < len(steps):

@@ -27,9 +27,10 @@ from tests.engine.paging.counting import (
     Counting,
     counts,
     everything,
+    on_pages,
     paged,
+    pages_cut,
     rows,
-    spread,
 )
 from tests.engine.paging.driving import Paged, context_of
 from tests.engine.paging.kinds import KINDS, batch_of
@@ -93,12 +94,12 @@ def test_timers_do_not_touch_what_a_checkpoint_reads(tmp_path: Path) -> None:
 
 def test_a_cut_that_was_released_or_outlived_its_operator_is_not_written(tmp_path: Path) -> None:
     operator = paged(LITTLE)
-    spread(operator)
+    on_pages(operator)
     for release in (True, False):
         list(operator.process(0, Batch(batch_of(rows(1)))))
         list(operator.on_barrier(1))
-        pages = operator.cut().pages
-        assert pages is not None and operator._stores.frozen()
+        pages = pages_cut(operator)
+        assert operator._stores.frozen()
         if release:
             pages.release()
             assert not operator._stores.frozen()
@@ -111,12 +112,11 @@ def test_a_cut_that_was_released_or_outlived_its_operator_is_not_written(tmp_pat
 
 def test_what_is_not_changed_is_not_written_again(tmp_path: Path) -> None:
     operator = paged(LITTLE)
-    stores = spread(operator)
+    stores = on_pages(operator)
     for epoch in range(3):
         list(operator.on_watermark(epoch))
         list(operator.on_barrier(epoch))
-        cut = operator.cut().pages
-        assert cut is not None
+        cut = pages_cut(operator)
         unstored = sum(bucket.dirty for bucket in stores.buckets)
         cut.write(tmp_path / str(epoch))
         cut.release()
@@ -157,25 +157,26 @@ def armed(action: Callable[[str], None]) -> Iterator[None]:
 
 
 class Halted:
-    """Lets a test look in at the moment when the first bucket is about to be put into the page store."""
+    """Lets a test look in at a point: when the first bucket is about to be put into the page store."""
 
-    def __init__(self, look: Callable[[], None]) -> None:
+    def __init__(self, look: Callable[[], None], point: str = "pages.bucket.before_write") -> None:
         self._look: Callable[[], None] | None = look
+        self._point = point
 
     def __call__(self, name: str) -> None:
         look = self._look
-        if name == "pages.bucket.before_write" and look is not None:
+        if name == self._point and look is not None:
             self._look = None
             look()
 
 
 def test_without_a_budget_rows_are_worked_off_while_pages_are_written(tmp_path: Path) -> None:
     operator = paged(PagingOptions(None, 8_000, 4_000))
-    stores = spread(operator)
+    stores = on_pages(operator)
     assert len(stores.buckets) > 1
     list(operator.on_barrier(1))
-    cut = operator.cut().pages
-    assert cut is not None and stores.frozen()
+    cut = pages_cut(operator)
+    assert stores.frozen()
     before = counts(operator)
 
     def look() -> None:
@@ -191,8 +192,7 @@ def test_without_a_budget_rows_are_worked_off_while_pages_are_written(tmp_path: 
     assert kept == before, "the checkpoint holds what was before the barrier"
     assert any(bucket.dirty for bucket in stores.buckets), "what came meanwhile is for the next one"
     list(operator.on_barrier(2))
-    cut = operator.cut().pages
-    assert cut is not None
+    cut = pages_cut(operator)
     cut.write(tmp_path / "next")
     assert stored_counts(stores) == counts(operator)
 
@@ -200,11 +200,11 @@ def test_without_a_budget_rows_are_worked_off_while_pages_are_written(tmp_path: 
 @pytest.mark.parametrize("options", [PagingOptions(None, 8_000, 4_000), ROOM], ids=["in memory", "room"])
 def test_what_rows_need_is_encoded_before_anything_is_written(tmp_path: Path, options: PagingOptions) -> None:
     operator = paged(options)
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
     before = counts(operator)
-    cut = operator.cut().pages
-    assert cut is not None and stores.frozen()
+    cut = pages_cut(operator)
+    assert stores.frozen()
     few = rows(1)
     list(operator.process(0, Batch(batch_of(few))))
     work_off(operator)
@@ -217,11 +217,10 @@ def test_what_rows_need_is_encoded_before_anything_is_written(tmp_path: Path, op
 
 def test_with_a_budget_buckets_are_used_once_they_are_encoded(tmp_path: Path) -> None:
     operator = paged(ROOM)
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
     before = counts(operator)
-    cut = operator.cut().pages
-    assert cut is not None
+    cut = pages_cut(operator)
 
     def look() -> None:
         assert stores.writing_out() and not stores.frozen()
@@ -235,14 +234,14 @@ def test_with_a_budget_buckets_are_used_once_they_are_encoded(tmp_path: Path) ->
 
 def test_without_room_a_bucket_waits_for_the_page_store_and_others_go_on(tmp_path: Path) -> None:
     operator = paged(PagingOptions(MB + 52_000, 8_000, 4_000, 1_000))
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
     limit = stores.options.held_bytes
     assert limit is not None
     frozen = [bucket for bucket in stores.buckets if bucket.is_resident and (bucket.dirty or not bucket.stored)]
     before = counts(operator)
-    cut = operator.cut().pages
-    assert cut is not None and len(frozen) > 5
+    cut = pages_cut(operator)
+    assert len(frozen) > 5
     done: list[int] = []
 
     def look(name: str) -> None:
@@ -269,7 +268,7 @@ def test_a_checkpoint_holds_what_was_before_its_barrier_whatever_comes_in_betwee
     budget = rng.choice([None, None, MB + 20_000, MB + 40_000, MB + 80_000, MB + (1 << 30)])
     clock = ManualClock()
     operator = paged(PagingOptions(budget, 8_000, 4_000, rng.choice([1_000, 8_000, 1 << 20])), clock)
-    stores = spread(operator)
+    stores = on_pages(operator)
     expected = everything(3)
     for epoch in range(1, 5):
         while not operator.takes_barrier():
@@ -277,8 +276,7 @@ def test_a_checkpoint_holds_what_was_before_its_barrier_whatever_comes_in_betwee
         list(operator.on_barrier(epoch))
         before = counts(operator)
         assert before == expected
-        cut = operator.cut().pages
-        assert cut is not None
+        cut = pages_cut(operator)
 
         def look(_: str = "") -> None:
             what = rng.random()
@@ -312,11 +310,10 @@ def test_a_checkpoint_holds_what_was_before_its_barrier_whatever_comes_in_betwee
 
 def test_what_has_ended_is_written_by_the_next_checkpoint_if_it_could_not_be_by_this_one(tmp_path: Path) -> None:
     operator = paged(PagingOptions(None, 8_000, 4_000))
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
-    cut = operator.cut().pages
-    assert cut is not None
-    held = InstanceCut("op[0]", 1, (OperatorCut("op", 0, {}, {}, pages=cut),), ended=True)
+    cut = pages_cut(operator)
+    held = InstanceCut("op[0]", 1, (OperatorCut("op", 0, {}, {}, buckets=cut),), ended=True)
 
     def fail() -> None:
         raise OSError("the disk is full")
@@ -331,10 +328,9 @@ def test_what_has_ended_is_written_by_the_next_checkpoint_if_it_could_not_be_by_
 
 def test_what_could_not_be_written_is_written_by_the_next_checkpoint(tmp_path: Path) -> None:
     operator = paged(PagingOptions(None, 8_000, 4_000))
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
-    cut = operator.cut().pages
-    assert cut is not None
+    cut = pages_cut(operator)
 
     def fail() -> None:
         raise OSError("the disk is full")
@@ -344,8 +340,7 @@ def test_what_could_not_be_written_is_written_by_the_next_checkpoint(tmp_path: P
     cut.release()
     assert operator.takes_barrier()
     list(operator.on_barrier(2))
-    cut = operator.cut().pages
-    assert cut is not None
+    cut = pages_cut(operator)
     cut.write(tmp_path / "next")
     assert stored_counts(stores) == counts(operator)
 
@@ -354,10 +349,9 @@ def test_what_could_not_be_written_is_written_by_the_next_checkpoint(tmp_path: P
 def test_a_bit_that_is_flipped_between_write_and_upload_is_noticed(tmp_path: Path, options: PagingOptions) -> None:
     operator = PagedOperator(Counting, options, RocksShelves(tmp_path / "rocks").open)
     operator.open(context_of(ManualClock(), RowCounters(), COUNTING))
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
-    cut = operator.cut().pages
-    assert cut is not None
+    cut = pages_cut(operator)
 
     def flip(name: str) -> None:
         if name == "pages.snapshot.done":

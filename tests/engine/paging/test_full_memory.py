@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.core.elements import Batch
 from penstock.engine.paging.options import PagingOptions
-from tests.engine.paging.counting import MB, counts, paged, spread
+from tests.engine.paging.counting import MB, counts, on_pages, paged, pages_cut
 from tests.engine.paging.kinds import batch_of
 from tests.engine.paging.test_frozen_buckets import work_off
 
@@ -18,12 +18,11 @@ def test_a_bucket_in_the_middle_of_its_share_outlives_the_end_of_a_checkpoint(
     budget: int, largest: int, ends_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = paged(PagingOptions(MB + budget, largest, 4_000, 4_000_000))
-    stores = spread(operator)
+    stores = on_pages(operator)
     list(operator.on_barrier(1))
-    cut = operator.cut().pages
-    assert cut is not None and stores.pages is not None
+    cut = pages_cut(operator)
     expected = counts(operator)
-    cut._frozen.write(stores.pages)
+    cut._frozen.write()
     is_full = stores.is_full
 
     def ends_behind_the_question() -> bool:

@@ -8,7 +8,7 @@ from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import Barrier, Batch
 from penstock.engine.dataflow.chain import ChainNode, push
 from penstock.engine.paging.paged_operator import PAGES_NS, PagedOperator
-from tests.engine.paging.counting import LITTLE, MB, ROOM, counts, everything, paged, rows, spread
+from tests.engine.paging.counting import LITTLE, MB, ROOM, counts, everything, on_pages, paged, pages_cut, rows, spread
 from tests.engine.paging.kinds import batch_of
 from tests.engine.paging.test_slices import Ticking
 
@@ -72,16 +72,16 @@ def test_state_without_a_bound_comes_down_and_its_program_may_take_the_bound_bac
 
 def test_it_waits_for_a_checkpoint_that_is_written(tmp_path: Path) -> None:
     operator = paged(ROOM, Ticking())
-    stores = spread(operator)
+    stores = on_pages(operator)
     node = ChainNode("op", operator, RowCounters())
     list(push(node, 0, Barrier(1)))
-    cut = stores.freeze()
+    cut = pages_cut(operator)
     there = resident(operator)
     stores.approach_budget(SMALL)
     assert not stores.is_shrinking() and operator.timer_ns() is None
     list(operator.on_timer(0))
     assert resident(operator) == there
-    stores.release(cut)
+    cut.release()
     assert stores.is_shrinking() and operator.timer_ns() is not None
 
 

@@ -7,7 +7,7 @@ from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import Barrier, Batch
 from penstock.engine.dataflow.chain import Awaited, ChainNode, push
-from tests.engine.paging.counting import LITTLE, counts, everything, paged, rows, spread
+from tests.engine.paging.counting import LITTLE, counts, everything, on_pages, paged, pages_cut, rows, spread
 from tests.engine.paging.kinds import batch_of
 
 
@@ -44,11 +44,10 @@ def test_a_sweep_lets_the_loop_go_on_and_nothing_comes_in_between() -> None:
 
 def test_a_barrier_waits_until_the_checkpoint_before_is_written(tmp_path: Path) -> None:
     operator = paged(LITTLE)
-    spread(operator)
+    on_pages(operator)
     node = ChainNode("op", operator, RowCounters())
     list(push(node, 0, Barrier(1)))
-    cut = operator.cut().pages
-    assert cut is not None
+    cut = pages_cut(operator)
     pushing = push(node, 0, Barrier(2))
     room = next(pushing)
     assert isinstance(room, Awaited) and not room.has_room() and operator.timer_ns() is None

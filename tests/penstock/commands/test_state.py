@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
 from penstock.commands.cli import main
+from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.model.installation import extra_install_command
 from tests.hidden_libraries import hide
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
@@ -161,3 +163,23 @@ def test_state_that_does_not_fit_in_memory_is_read_all_the_same(tmp_path: Path) 
     assert sorted(rows["user"].to_pylist()) == list(range(60_000))
     (kept,) = [kept for kept in checkpoint.operators() if kept.operator == "per user"]
     assert (kept.tables[0].rows, kept.instances) == (60_000, 2)
+
+
+def test_large_state_in_memory_is_read_and_gone_on_from(tmp_path: Path) -> None:
+    def run(users: int) -> Checkpoint:
+        rows = pa.record_batch({"user": np.arange(users), "cents": np.arange(users) % 7})
+        stream = ps.read_iterable(lambda: iter([rows]), schema=rows.schema, job=ps.Job()).name("payments")
+        totals = stream.key_by("user").agg(cents=ps.sum_("cents")).name("per user")
+        totals.write_black_hole(mode="changelog").name("out")
+        where = tmp_path / "checkpoints"
+        stream.job.run("users", checkpoint_dir=where, directory=tmp_path, parallelism=2)
+        return ps.read_checkpoint(where)
+
+    checkpoint = run(400_000)
+    files = [file.name for entry in checkpoint.manifest.instances for file in entry.files]
+    assert files.count("buckets") == 2 and "CURRENT" not in files and len(files) > 4
+    (rows,) = checkpoint.tables()["per user"].values()
+    assert sorted(rows["user"].to_pylist()) == list(range(400_000))
+    (kept,) = [kept for kept in checkpoint.operators() if kept.operator == "per user"]
+    assert (kept.tables[0].rows, kept.instances) == (400_000, 2)
+    assert run(400_000).epoch > checkpoint.epoch

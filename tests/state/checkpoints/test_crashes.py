@@ -149,10 +149,11 @@ def test_publishing_before_the_files_are_there_is_found(monkeypatch):
     def publish_first(repository, manifest):
         traffic = publish(repository, manifest)
         while late:
-            upload(*late.pop(0))
+            arguments, options = late.pop(0)
+            upload(*arguments, **options)
         return traffic
 
-    monkeypatch.setattr(ContentFolder, "upload", lambda *arguments: late.append(arguments))
+    monkeypatch.setattr(ContentFolder, "upload", lambda *arguments, **options: late.append((arguments, options)))
     monkeypatch.setattr(CheckpointRepository, "_check_present", lambda *arguments: None)
     monkeypatch.setattr(CheckpointRepository, "publish", publish_first)
     assert "is missing" in first_wrong()

@@ -133,6 +133,6 @@ def test_crafted_bytes_are_refused(tmp_path, number):
 
 
 def test_another_format_says_so():
-    body = msgspec.json.encode(manifest_of(1, format=4))
-    with pytest.raises(CheckpointError, match="has format 4 and this version of Penstock reads formats up to 3"):
+    body = msgspec.json.encode(manifest_of(1, format=5))
+    with pytest.raises(CheckpointError, match="has format 5 and this version of Penstock reads formats up to 4"):
         decode_manifest(sealed(body))
