@@ -33,7 +33,9 @@ class GuardRule:
 
     What waits is known as the log's end is, which comes in bursts, and sources take turns; so backlogs grow that were
     greater in the second half of these looks than in the first. ``history``: the looks of which the best rate is what
-    can be read: one that was good enough a moment ago comes back after a pause, and so is no overload. ``raise_by``:
+    can be read: one that was good enough a moment ago comes back after a pause, and so is no overload. Rows that take
+    longer than they did are no pause: where more than is tolerated has waited for twice ``looks``, while rows went on
+    all the time at the rates of now, the mean rate of these is what can be read. ``raise_by``:
     the controller raises what the guard lowered by no more than this in a cycle. ``saturated``: the share of its time
     that the loop works from which on rows wait for it; below, they wait for something else, such as a slow sink, and to
     shed them would not help: the source is held back.
@@ -109,7 +111,10 @@ def looked(
         offered = (read.offered - last[0].inputs[name].offered) / length_s
         if offered <= 0 or read.behind <= rule.tolerated_s * offered or not _grows(last, name):
             continue
-        cap = _cap(shedders, memory, name, _best_done(rule, shedders, looks, name) / offered)
+        done = _mean_done(rule, shedders, looks, name)
+        if done is None:
+            done = _best_done(rule, shedders, looks, name)
+        cap = _cap(shedders, memory, name, done / offered)
         if cap < now.rates.sources.get(name, 1.0):
             caps[name] = cap
     return replace(seen, caps=caps)
@@ -122,21 +127,41 @@ def _grows(looks: Sequence[Look], name: str) -> bool:
     return sum(behind[-half:]) > sum(behind[:half]) and behind[-1] > behind[0]
 
 
+def _mean_done(rule: GuardRule, shedders: ShedderQueries, looks: Sequence[Look], name: str) -> float | None:
+    """Return the rows/s that went on, if a source falls behind without a pause at the rates in force; else none."""
+    recent = looks[-(2 * rule.looks + 1) :]
+    if len(recent) <= 2 * rule.looks or any(name not in look.inputs for look in recent):
+        return None
+    length_s = recent[-1].time_s - recent[0].time_s
+    offered = (recent[-1].inputs[name].offered - recent[0].inputs[name].offered) / length_s
+    if any(look.inputs[name].behind <= rule.tolerated_s * offered for look in recent):
+        return None
+    done = _done(shedders, recent, name)
+    mean = done[-1] / (len(recent) - 1)
+    if any(look.rates != recent[-1].rates for look in recent) or any(b - a < mean / 2 for a, b in pairwise(done)):
+        return None
+    return done[-1] / length_s
+
+
 def _best_done(rule: GuardRule, shedders: ShedderQueries, looks: Sequence[Look], name: str) -> float:
     """Return the most rows/s that went on from a source over as many looks as `GuardRule` has, in all of these."""
-    best = 0.0
-    done = [0.0]
-    for before, after in pairwise(looks):
-        if name not in before.inputs or name not in after.inputs:
-            done.append(done[-1])
-            continue
-        read = max(0.0, after.inputs[name].consumed - before.inputs[name].consumed)
-        done.append(done[-1] + read * _goes_on(shedders, after.rates, name))
+    best, done = 0.0, _done(shedders, looks, name)
     for first, last in zip(range(len(looks)), range(rule.looks, len(looks)), strict=False):
         length_s = looks[last].time_s - looks[first].time_s
         if length_s > 0:
             best = max(best, (done[last] - done[first]) / length_s)
     return best
+
+
+def _done(shedders: ShedderQueries, looks: Sequence[Look], name: str) -> list[float]:
+    """Return at each look the rows that have gone on from a source since the first."""
+    done = [0.0]
+    for before, after in pairwise(looks):
+        read = 0.0
+        if name in before.inputs and name in after.inputs:
+            read = max(0.0, after.inputs[name].consumed - before.inputs[name].consumed)
+        done.append(done[-1] + read * _goes_on(shedders, after.rates, name))
+    return done
 
 
 def _goes_on(shedders: ShedderQueries, rates: KeepRates, name: str) -> float:

@@ -50,6 +50,15 @@ def test_an_overload_that_goes_on_is_one_whatever_was_read_before() -> None:
     assert rates.sources["clicks"] == 51 / 64
 
 
+def test_rows_that_take_longer_are_an_overload_before_better_times_are_forgotten_and_a_pause_is_none() -> None:
+    better = [480 - 50 * look for look in range(9)]
+    longer = [80 + 50 * look for look in range(1, 18)]
+    assert behind(KeepRates(), *better, *longer[:-1]) == KeepRates()
+    assert behind(KeepRates(), *better, *longer).sources["clicks"] == 51 / 64
+    paused = [80 + 250 * look for look in range(1, 4)] + [830 + 20 * look for look in range(1, 8)]
+    assert behind(KeepRates(), *better, *paused) == KeepRates()
+
+
 def test_no_cap_is_below_a_minimum() -> None:
     memory = looks(GuardMemory(), 1000.0, 100.0, worked=1.0)
     assert capped(ONE, memory) == KeepRates({"clicks": 0.5}, {EDGE: 0.25})

@@ -56,7 +56,7 @@ class SeenRun:
         self.queries: Mapping[str, Any] = seen["queries"]
         self.exact: Any = seen["exact"]
         self.calibrated: Sequence[Mapping[str, Any]] = seen.get("calibrated", ())
-        """The last samples of the jobs that its capacity was measured with, before and after."""
+        """What the jobs counted that its capacity was measured with, before and after: ``taken`` and ``busy_ns``."""
         self.topics: tuple[str, ...] = tuple(seen["injected"][0]["delivered"])
         self._injected: Sequence[Mapping[str, Any]] = seen["injected"]
         # Figures that a job says before all of it runs, or when it has ended, are not of the run.
@@ -143,7 +143,7 @@ class SeenRun:
         """Return how long the loop works at a row that goes into a query, as its capacity was measured, seconds."""
         operator = self.queries[query]["operator"]
         busy_ns, rows = 0.0, 0
-        for last in self.calibrated:
-            own = [busy for task, busy in last["busy_ns"].items() if operator in task.split(" -> ")]
-            busy_ns, rows = busy_ns + sum(own), rows + last["taken"][operator]
+        for counted in self.calibrated:
+            own = [busy for task, busy in counted["busy_ns"].items() if operator in task.split(" -> ")]
+            busy_ns, rows = busy_ns + sum(own), rows + counted["taken"][operator]
         return busy_ns / 1e9 / rows

@@ -78,6 +78,23 @@ def test_a_loop_that_cannot_use_all_of_its_time_keeps_what_waits_within_its_boun
     assert stream.keep == 1.0
 
 
+@pytest.mark.parametrize(("slower", "most_s"), [(0.12, 0.9), (0.25, 1.2)])
+def test_what_waits_stays_short_while_rows_take_longer_for_a_while(slower: float, most_s: float) -> None:
+    """Rows take that much longer in every other ten seconds: the guard acts before the controller's next decision."""
+    lags, keeps = {}, {}
+    for guards in (True, False):
+        stream = SimulatedStream(1e-3, 0.05, lost=0.06, noise=0.01, guards=guards)
+        rate = 1.8 * 0.89 / 1e-3
+        lags[guards], keeps[guards] = [], []
+        for cycle in range(60):
+            stream.row_s = 1e-3 * (1.0 + slower * (cycle >= 12 and cycle % 4 < 2))
+            keeps[guards].append(stream.cycle(rate))
+            lags[guards].append(stream.lag / rate)
+    assert max(lags[True][12:]) <= most_s < max(lags[False][12:])
+    # No more is dropped for it than by the controller alone.
+    assert np.mean(keeps[True][12:]) >= np.mean(keeps[False][12:])
+
+
 def test_below_capacity_nothing_is_ever_shed() -> None:
     stream = SimulatedStream(1e-3, noise=0.01)
     assert {stream.cycle(900.0) for _ in range(120)} == {1.0}
