@@ -113,7 +113,8 @@ class ManagedAttempt(Attempt):
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck  # behind the last checkpoint nothing strikes the job
             self._see_off()
-            struck = self._moving.turn() or self._strikes.next()
+            # What is lost is none that a change could go on with.
+            struck = self._strikes.next() or self._moving.turn()
             if struck is not None:
                 return struck
             if self._checkpoints is None and self._deployments.have_ended:

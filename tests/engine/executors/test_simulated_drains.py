@@ -46,6 +46,11 @@ def test_a_few_seeds_put_out_what_the_undisturbed_run_does(name: str, tmp_path: 
     check([simulation.run(seed) for seed in FEW])
 
 
+def test_what_was_lost_strikes_before_a_change_goes_on_with_it(tmp_path: Path) -> None:
+    """A task manager was lost in the same turn in which instances were to come, which would be joined to it."""
+    assert drained("counted", tmp_path, ALL, rescales=True).run(3).problem is None
+
+
 def test_task_managers_that_go_before_a_checkpoint_has_their_last_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
