@@ -1,7 +1,7 @@
 """The physical plan: chains of operators as tasks, their instances, and the channels between tasks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId, TaskId
@@ -27,16 +27,35 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A chain of operators that run together in each of ``parallelism`` instances, producers first."""
+    """A chain of operators that run together in each of ``parallelism`` instances, producers first.
+
+    ``gaps`` are the numbers below the greatest that none of them has: instances have left there since the tasks began.
+    """
 
     id: TaskId
     operators: tuple[OperatorId, ...]
     parallelism: int
+    gaps: tuple[int, ...] = ()
 
     @property
     def head(self) -> OperatorId:
         """The operator that receives the task's input."""
         return self.operators[0]
+
+    @property
+    def first_free(self) -> int:
+        """One more than the greatest number of an instance."""
+        return self.parallelism + len(self.gaps)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of its instances."""
+        return tuple(number for number in range(self.first_free) if number not in self.gaps)
+
+    def numbered(self, numbers: Collection[int]) -> "Task":
+        """Return the task with instances of these numbers."""
+        gaps = tuple(number for number in range(max(numbers)) if number not in numbers)
+        return replace(self, parallelism=len(numbers), gaps=gaps)
 
 
 def instance_name(task: str, index: int) -> str:
@@ -66,8 +85,9 @@ class ExecutionGraph:
         return " -> ".join(self.graph[operator].name for operator in task.operators)
 
     def instances(self, task: Task) -> tuple[str, ...]:
-        """Name the instances of a task, by index."""
-        return tuple(instance_name(self.name(task), index) for index in range(task.parallelism))
+        """Name the instances of a task, in the order of their numbers."""
+        name = self.name(task)
+        return tuple(instance_name(name, number) for number in task.numbers)
 
     def outgoing(self, operator: OperatorId) -> Sequence[Edge]:
         """Return the edges that leave an operator."""

@@ -29,6 +29,7 @@ MEANINGS: Mapping[str, str] = {
     "partitions.taken": "partitions that others have given are about to be opened",
     "growth.built": "new instances of a task manager are built beside the others; nobody sends to them",
     "growth.left": "instances that go have ended; what they wrote last is not committed",
+    "growth.retired": "a task manager of which all has left is asked for nothing more, and lives",
     "instance.barrier.injected": "a source instance was given a barrier and has not sent it",
     "instance.barrier.passed": "a barrier went through all operators of an instance; nothing is cut yet",
     "instance.cut.taken": "the cut of an instance is taken and not reported",

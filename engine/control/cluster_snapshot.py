@@ -206,14 +206,15 @@ def _buckets(window: CounterWindow, owners: Mapping[TaskId, Owners]) -> BucketCo
     columns: list[tuple[Ints, Ints, Ints, Floats]] = []
     for row in layout.movable:
         table = owners.get(layout.graph.tasks[row].id)
-        if table is None or int(table.max()) >= layout.parallelism[row]:
+        numbers = layout.graph.tasks[row].numbers
+        if table is None or not np.isin(table, numbers).all():
             continue
         counts = (None if before is None else before.group_rows, window.after.group_rows)
         tasks, rows = risen(*counts, len(table))
         if row not in tasks:
             continue
         groups = np.arange(len(table), dtype=np.int32)
-        instance = (layout.first[row] + table).astype(np.int32)
+        instance = (layout.first[row] + np.searchsorted(numbers, table)).astype(np.int32)
         columns.append((np.full(len(table), row, np.int32), groups, instance, rows[np.searchsorted(tasks, row)]))
     if not columns:
         return BucketColumns.none()

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.engine.control.instance_places import InstancePlaces
 from penstock.engine.control.part_reading import (
     INSTANCES,
     NAN,
@@ -160,6 +161,21 @@ class TaskLayout:
         return self.parallelism[np.array([self.row[edge.consumer] for edge in self.edges], np.int64)]
 
     @cached_property
+    def places(self) -> InstancePlaces:
+        """The places of instances in their tasks."""
+        return InstancePlaces(self.graph.tasks)
+
+    @cached_property
+    def producer_places(self) -> InstancePlaces:
+        """The places of instances at the producing end of each edge."""
+        return InstancePlaces([self.graph.tasks[self.row[edge.producer]] for edge in self.edges])
+
+    @cached_property
+    def consumer_places(self) -> InstancePlaces:
+        """The places of instances at the consuming end of each edge."""
+        return InstancePlaces([self.graph.tasks[self.row[edge.consumer]] for edge in self.edges])
+
+    @cached_property
     def keeps_state(self) -> Sequence[bool]:
         """Which tasks keep keyed state."""
         return [is_stateful(self.graph, task) for task in self.graph.tasks]
@@ -244,8 +260,8 @@ class ReadingMerger:
         queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
         counts = layout.parallelism
         consumers = [layout.row[edge.consumer] for edge in edges]
-        received = _ByEdge(layout.consumers, [part.received for part in each])
-        sent = _ByEdge(layout.producers, [part.sent for part in each])
+        received = _ByEdge(layout.consumers, layout.consumer_places, [part.received for part in each])
+        sent = _ByEdge(layout.producers, layout.producer_places, [part.sent for part in each])
         waits = received("waiting")
         for consumer, waiting in zip(consumers, waits, strict=True):
             queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
@@ -278,15 +294,6 @@ class ReadingMerger:
         )
 
 
-def _of_plan(table: pa.Table, kind: str, counts: Numbers) -> tuple[pa.Table, Bools | None]:
-    """Return the rows of instances whose numbers are below the count of their kind, and which these are, None: all.
-
-    Others have left, and their part has not heard of it.
-    """
-    kept = integers(table, "number") < counts[integers(table, kind)]
-    return (table, None) if kept.all() else (table.filter(pa.array(kept)), kept)
-
-
 class _Scattered:
     """Columns of the tables of parts, each figure in the row of its instance; NaN where there is none.
 
@@ -296,19 +303,19 @@ class _Scattered:
     def __init__(self, layout: TaskLayout, parts: Sequence[PartReading]) -> None:
         self._layout = layout
         table = pa.concat_tables([INSTANCES.empty_table(), *(part.instances for part in parts)])
-        self._table, kept = _of_plan(table, "task", layout.parallelism)
+        self._table, kept = layout.places.kept(table, "task")
         part = np.repeat(np.arange(len(parts)), [len(part.instances) for part in parts])
         self.part = part if kept is None else part[kept]
         self.of_rows = self.rows(self._table)
 
     def rows(self, instances: pa.Table) -> Numbers:
         """Return the rows of the instances in a table."""
-        return self._layout.first[integers(instances, "task")] + integers(instances, "number")
+        return self._layout.first[integers(instances, "task")] + self._layout.places.of(instances, "task")
 
     def logs(self, parts: Sequence[PartReading]) -> pa.Table:
         """Return what is known of the partitions of sources."""
         table = pa.concat_tables([PARTITIONS.empty_table(), *(part.partitions for part in parts)])
-        return _of_plan(table, "task", self._layout.parallelism)[0]
+        return self._layout.places.kept(table, "task")[0]
 
     def __call__(self, name: str) -> Floats:
         values = np.full(self._layout.count, NAN)
@@ -328,16 +335,16 @@ def _logs(figure: _Scattered, parts: Sequence[PartReading]) -> LogReadings:
 class _ByEdge:
     """Columns of tables with a row for each edge and instance at one end of it, by edge; NaN where there is none."""
 
-    def __init__(self, counts: Numbers, tables: Sequence[pa.Table]) -> None:
-        """``counts``: instances at that end of each edge."""
-        self._counts = counts
+    def __init__(self, counts: Numbers, places: InstancePlaces, tables: Sequence[pa.Table]) -> None:
+        """``counts``: instances at that end of each edge, whose ``places`` are these."""
+        self._counts, self._places = counts, places
         self._starts = np.cumsum(self._counts) - self._counts
-        self._table = _of_plan(pa.concat_tables(tables), "edge", counts)[0] if tables and len(counts) else None
+        self._table = places.kept(pa.concat_tables(tables), "edge")[0] if tables and len(counts) else None
 
     def __call__(self, column: str) -> Sequence[Floats]:
         values = np.full(int(self._counts.sum()), NAN)
         if self._table is not None:
-            rows = self._starts[integers(self._table, "edge")] + integers(self._table, "number")
+            rows = self._starts[integers(self._table, "edge")] + self._places.of(self._table, "edge")
             values[rows] = figures(self._table, column)
         return np.split(values, self._starts[1:]) if len(self._counts) else []
 

@@ -41,7 +41,8 @@ def _handed_out(plan: RescalePlan, graph: ExecutionGraph) -> tuple[tuple[GroupsO
     """Return the key groups of each task that are to have other owners, and the shares of rows that come freely."""
     groups: dict[str, list[tuple[int, int]]] = {}
     for move in plan.buckets:
-        groups.setdefault(graph.name(graph.tasks[move.task]), []).append((move.bucket, move.number))
+        task = graph.tasks[move.task]
+        groups.setdefault(graph.name(task), []).append((move.bucket, task.numbers[move.number]))
     edges = edges_between_tasks(graph)
     shares = {graph.node(edges[route.edge].consumer).name: route.shares for route in plan.routes}
     return tuple(GroupsOrder(name, tuple(own)) for name, own in groups.items()), shares

@@ -80,22 +80,22 @@ class Build:
         self.owners = part.owners | self.owners
         self.alignments = part.alignments | self.alignments
 
-    def dismiss(self, kept: Mapping[TaskId, int]) -> None:
-        """Let producers send to so many instances of each task, and the others go; from the thread of the loop.
+    def dismiss(self, gone: Mapping[TaskId, Collection[int]]) -> None:
+        """Let producers send nothing more to these instances of tasks, which go; from the thread of the loop.
 
         Sources that go have given their partitions to others.
         """
         for task, instances in self.tasks.items():
             for instance in instances:
-                if instance.head is not None and instance.index >= kept[task]:
+                if instance.head is not None and instance.index in gone.get(task, ()):
                     instance.head.dismiss()
                     instance.on_change()
         for edge, outputs in self.outputs.items():
             # Over a forward edge a receiver goes with its producer.
             if edge.exchange != "forward":
-                count = kept[self.graph.task_of(edge.consumer).id]
+                numbers = gone.get(self.graph.task_of(edge.consumer).id, ())
                 for output in outputs.values():
-                    output.dismiss(max(0, len(output.senders) - count))
+                    output.dismiss(numbers)
 
     def remove(self, tasks: Collection[TaskId]) -> None:
         """Let go of what was built of some tasks, whole regions; from the thread of the loop."""

@@ -104,7 +104,7 @@ class Builder:
     def grow(
         self, tasks: Sequence[Task], begun: Mapping[TaskId, int], alignments: Mapping[TaskId, SourceAlignment]
     ) -> Build:
-        """Make the instances of whole regions that follow those that have ``begun``, and the channels of them.
+        """Make the instances of whole regions whose numbers have not ``begun``, and the channels of them.
 
         Sources are aligned with those of ``alignments`` that are of their region.
         """
@@ -123,8 +123,8 @@ class Builder:
                 self._build.alignments[region] = alignment
             self._build.tasks[task.id] = [
                 self._instance(task, index, alignment)
-                for index in range(begun[task.id], task.parallelism)
-                if self._services.hosts(task.id, index)
+                for index in task.numbers
+                if index >= begun[task.id] and self._services.hosts(task.id, index)
             ]
         return self._build
 
@@ -143,9 +143,7 @@ class Builder:
             alignment = self._build.alignments.setdefault(region_of[task.id], SourceAlignment())
             self._build.owners[task.id] = self._owners[task.id]
             self._build.tasks[task.id] = [
-                self._instance(task, index, alignment)
-                for index in range(task.parallelism)
-                if self._services.hosts(task.id, index)
+                self._instance(task, index, alignment) for index in task.numbers if self._services.hosts(task.id, index)
             ]
         return self._build
 
@@ -267,7 +265,7 @@ class Builder:
                 OperatorContext(
                     name=node.name,
                     instance=index,
-                    parallelism=task.parallelism,
+                    parallelism=task.first_free,
                     clock=self._services.clock,
                     state=store,
                     counters=counters,

@@ -1,7 +1,7 @@
 """Exchanges of an instance's output to the instances of the next task: forward, hash, rebalance or broadcast."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,8 +34,13 @@ class Output(ABC):
     leads_to: TaskId | None = None
     """The first of the tasks that move together with that of the receivers; set when it is built."""
 
-    def __init__(self, senders: Sequence[SendingHalf]) -> None:
-        """Take the sending halves of the channels to every receiving instance."""
+    def __init__(self, senders: Sequence[SendingHalf], numbers: Sequence[int] | None = None) -> None:
+        """Take the sending halves of the channels to every receiving instance.
+
+        ``numbers`` are those of the receivers; None: they have no gaps.
+        """
+        self.by_number = dict(zip(range(len(senders)) if numbers is None else numbers, senders, strict=True))
+        """The halves by the numbers of the receivers, in their order."""
         self.senders = tuple(senders)
         self._full = FullSenders()
         # What a receiver that joins must know: the watermark that holds, whether rows are awaited, the end.
@@ -45,9 +50,10 @@ class Output(ABC):
         for sender in senders:
             sender.join(self._full)
 
-    def join(self, senders: Sequence[SendingHalf]) -> None:
-        """Send to these, too, which follow those that there are; between two steps."""
-        self.senders += tuple(senders)
+    def join(self, senders: Sequence[SendingHalf], numbers: Sequence[int]) -> None:
+        """Send to receivers of these numbers, too, which follow those that there are; between two steps."""
+        self.by_number |= zip(numbers, senders, strict=True)
+        self.senders = tuple(self.by_number.values())
         for sender in senders:
             sender.join(self._full)
             if self._watermark is not None:
@@ -57,13 +63,13 @@ class Output(ABC):
             if self._end is not None:
                 sender.put(self._end)
 
-    def dismiss(self, count: int) -> None:
-        """Send nothing more to the last receivers, so many, but that they may go; between two steps."""
-        if not count:
+    def dismiss(self, numbers: Collection[int]) -> None:
+        """Send nothing more to receivers of these numbers, but that they may go; between two steps."""
+        gone = [self.by_number.pop(number) for number in sorted(numbers) if number in self.by_number]
+        if not gone:
             return
-        kept, gone = self.senders[:-count], self.senders[-count:]
-        self.senders, self._full = kept, FullSenders()
-        for sender in kept:
+        self.senders, self._full = tuple(self.by_number.values()), FullSenders()
+        for sender in self.senders:
             sender.join(self._full)
         for sender in gone:
             sender.join(FullSenders())
@@ -131,9 +137,9 @@ class Forward(Output):
 class Rebalance(Output):
     """Batches go to the receivers in turn, or so that each gets its share of the rows."""
 
-    def __init__(self, senders: Sequence[SendingHalf], first: int = 0) -> None:
+    def __init__(self, senders: Sequence[SendingHalf], first: int = 0, numbers: Sequence[int] | None = None) -> None:
         """Start with receiver ``first``, so that several producers do not all begin with the same one."""
-        super().__init__(senders)
+        super().__init__(senders, numbers)
         self._first = first
         self._next = first % len(self.senders)
         self._turns: WeightedTurns | None = None
@@ -149,14 +155,14 @@ class Rebalance(Output):
         """Return whether the receiver whose turn it is has room."""
         return self.senders[self._turn()].has_room()
 
-    def join(self, senders: Sequence[SendingHalf]) -> None:
+    def join(self, senders: Sequence[SendingHalf], numbers: Sequence[int]) -> None:
         """Send to these, too; shares were of the others."""
-        super().join(senders)
+        super().join(senders, numbers)
         self.set_shares(self.shares)
 
-    def dismiss(self, count: int) -> None:
-        """Leave the last receivers out of the round; shares were of them, too."""
-        super().dismiss(count)
+    def dismiss(self, numbers: Collection[int]) -> None:
+        """Leave these receivers out of the round; shares were of them, too."""
+        super().dismiss(numbers)
         self._next %= len(self.senders)
         self.set_shares(self.shares)
 
@@ -201,9 +207,10 @@ class Hash(Output):
         key_columns: Callable[[pa.RecordBatch], pa.RecordBatch],
         key_types: Sequence[pa.DataType],
         owners: NDArray[np.int32],
+        numbers: Sequence[int] | None = None,
     ) -> None:
-        """``owners[g]`` is the receiver of key group g."""
-        super().__init__(senders)
+        """``owners[g]`` is the number of the receiver of key group g."""
+        super().__init__(senders, numbers)
         self._key_columns = key_columns
         self._codec = KeyCodec(key_types)
         self._owners = owners
@@ -216,11 +223,14 @@ class Hash(Output):
         self._is_idle = False
         hashes, batch = self._hashes(batch.rows), self._told_all(batch)
         self._count(hashes)
-        parts = partition(hashes, self._owners, len(self.senders))
-        for sender, rows in zip(self.senders, parts, strict=True):
+        parts = partition(hashes, self._owners, max(self.by_number) + 1)
+        for number, rows in enumerate(parts):
+            if not rows.size:
+                continue
+            sender = self.by_number[number]
             if rows.size == batch.rows.num_rows:
                 sender.put(batch)
-            elif rows.size:
+            else:
                 part = batch
                 if batch.sic:
                     part = replace(batch, sic=part_of_sic(batch.sic, rows.size, batch.rows.num_rows))

@@ -23,7 +23,7 @@ from penstock.model.key_groups import Owners
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What new instances come to: of each task how many have ``begun``, the owners of its key groups, the last move."""
+    """What new instances come to: of each task below which number they have ``begun``, the owners, the last move."""
 
     begun: Mapping[TaskId, int]
     owners: Mapping[TaskId, Owners]
@@ -35,12 +35,12 @@ class Growth:
     """The new instances of ``part`` that are here, and the new channels of producers that were here before."""
 
     part: Build
-    _joining: tuple[tuple[Instance, Output, tuple[SendingHalf, ...]], ...]
+    _joining: tuple[tuple[Instance, Output, Mapping[int, SendingHalf]], ...]
 
     def join(self) -> list[Instance]:
         """Let producers send to the new instances, too; return these producers. From the thread of the loop."""
         for _, output, senders in self._joining:
-            output.join(senders)
+            output.join(tuple(senders.values()), tuple(senders))
         return [instance for instance, _, _ in self._joining]
 
 
@@ -68,7 +68,7 @@ def grow(
         producer, consumer = graph.task_of(edge.producer), graph.task_of(edge.consumer)
         _listen(part, edge, consumer, running, standing)
         for number, output in sorted(here.outputs.get(edge, {}).items()):
-            new = tuple(sender for pair, sender in sorted(part.senders[edge].items()) if pair[0] == number)
+            new = {pair[1]: sender for pair, sender in sorted(part.senders[edge].items()) if pair[0] == number}
             if new:
                 joining.append((running[producer.id, number], output, new))
     here.add(part)

@@ -42,13 +42,14 @@ class Wiring:
     def join(self, edge: Edge, begun: Pair = (0, 0)) -> None:
         """Make the channels of an edge, or the halves of them that are here.
 
-        Where so many producers and receivers have ``begun`` before, channels are made of those that follow alone.
+        Where producers and receivers of numbers below these have ``begun`` before, channels are made of those that
+        follow alone.
         """
         senders = self.senders[edge] = {}
         receivers = self.receivers[edge] = {}
         producer_task, consumer_task = self._graph.task_of(edge.producer), self._graph.task_of(edge.consumer)
-        hosted = [self._hosts(consumer_task.id, index) for index in range(consumer_task.parallelism)]
-        for producer in range(producer_task.parallelism):
+        hosted = {number: self._hosts(consumer_task.id, number) for number in consumer_task.numbers}
+        for producer in producer_task.numbers:
             sends = self._hosts(producer_task.id, producer)
             for pair in self._pairs_from(edge, producer):
                 if not (sends or hosted[pair[1]]) or (pair[0] < begun[0] and pair[1] < begun[1]):
@@ -63,7 +64,7 @@ class Wiring:
 
     def inputs(self, edge: Edge, receiver: int) -> Sequence[GateInput]:
         """Return what one receiver of an edge takes from."""
-        producers = range(self._graph.task_of(edge.producer).parallelism)
+        producers = self._graph.task_of(edge.producer).numbers
         forward = edge.exchange == "forward"
         pairs = [(receiver, receiver)] if forward else [(producer, receiver) for producer in producers]
         return [GateInput(self.receivers[edge][pair], edge.port) for pair in pairs]
@@ -76,28 +77,30 @@ class Wiring:
         return output
 
     def _exchange(self, edge: Edge, producer: int) -> Output:
-        senders = [self.senders[edge][pair] for pair in self._pairs_from(edge, producer)]
+        pairs = self._pairs_from(edge, producer)
+        senders, numbers = [self.senders[edge][pair] for pair in pairs], [receiver for _, receiver in pairs]
         match edge.exchange:
             case "forward":
-                return Forward(senders)
+                return Forward(senders, numbers)
             case "broadcast":
-                return Broadcast(senders)
+                return Broadcast(senders, numbers)
             case "rebalance":
-                return Rebalance(senders, first=producer)
+                return Rebalance(senders, first=producer, numbers=numbers)
             case "hash":
-                return self._hash(edge, senders)
+                return self._hash(edge, senders, numbers)
         raise BugError(f"edge {edge} has an unknown exchange")
 
-    def _hash(self, edge: Edge, senders: Sequence[SendingHalf]) -> Hash:
+    def _hash(self, edge: Edge, senders: Sequence[SendingHalf], numbers: Sequence[int]) -> Hash:
         keys = self._keys.get(edge)
         if keys is None:
             schema = self._graph.node(edge.producer).outputs[edge.output].fields
             named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
             keys = self._keys[edge] = compile_projection(named, schema, self._graph.node(edge.consumer).name)
-        return Hash(senders, keys, keys.schema.types, self._owners[self._graph.task_of(edge.consumer).id])
+        owners = self._owners[self._graph.task_of(edge.consumer).id]
+        return Hash(senders, keys, keys.schema.types, owners, numbers)
 
     def _pairs_from(self, edge: Edge, producer: int) -> list[Pair]:
         """Return the channels of one producer; a forward edge joins each with the one receiver of its number."""
         if edge.exchange == "forward":
             return [(producer, producer)]
-        return [(producer, receiver) for receiver in range(self._graph.task_of(edge.consumer).parallelism)]
+        return [(producer, receiver) for receiver in self._graph.task_of(edge.consumer).numbers]

@@ -18,10 +18,11 @@ from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.cluster import Cluster
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.executors.simulation.kept_keys import allowed, key_samples
-from penstock.engine.executors.simulation.managed import ManagedProcess
+from penstock.engine.executors.simulation.managed import MOST_MANAGERS, ManagedProcess
 from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.executors.simulation.random_drains import RandomDrains
 from penstock.engine.executors.simulation.random_rates import branches_above, kept_input
 from penstock.engine.executors.simulation.random_routes import RandomRoutes
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline, sinks_in_caller
@@ -103,6 +104,8 @@ class Simulation:
         """About how many moves are asked for while an undisturbed job runs."""
         self.rescales = False
         """Whether the parallelism of operators changes at random while a job runs. To be set before `run`."""
+        self.drains = False
+        """Whether task managers are drained at random while a job runs on several. To be set before `run`."""
         self.routes = False
         """Whether shares of rows that may go to any instance change at random. To be set before `run`."""
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
@@ -126,6 +129,8 @@ class Simulation:
             world.moves = RandomMoves(world.dice, self.moves_wanted / self._turns)
         if self.rescales:
             world.rescales = RandomRescales(world.dice, 15.0 / self._turns)
+        if self.drains:
+            world.drains = RandomDrains(world.dice, 60.0 / self._turns, MOST_MANAGERS)
         if self.routes:
             world.routes = RandomRoutes(world.dice, 25.0 / self._turns)
         life = _Life(world, self)
@@ -151,6 +156,7 @@ class Simulation:
             committed=life.committed,
             moves=None if world.moves is None else world.moves.counts,
             rescales=None if world.rescales is None else world.rescales.counts,
+            drains=None if world.drains is None else world.drains.counts,
             routes=0 if world.routes is None else world.routes.changed,
             turns=world.turned,
             virtual_ns=world.clock.monotonic_ns(),
@@ -360,6 +366,8 @@ class _Life:
             BugError: it was not a fault.
         """
         self._world.history.event(text)
+        if self._world.drains is not None:
+            self._world.drains.told(text)
         if text.startswith("CHECKPOINTS SKIPPED") and not self._world.fate.damaged:
             raise BugError(f"no fault has damaged a checkpoint: {text}")
 

@@ -65,7 +65,7 @@ class ManagerOrders:
         return known
 
     def drain(self, name: str) -> TaskManagers:
-        """Let one go for good, once what it hosts runs elsewhere behind a checkpoint. Return those there are.
+        """Let one go for good, once what it hosts runs elsewhere. Return those there are.
 
         Raises:
             OptionError: there is no such one, or no other.

@@ -31,6 +31,15 @@ def evened(held: Mapping[str, Sequence[str]], keep: Collection[str]) -> list[Par
     return [PartitionMove(partition, giver, taker) for (partition, giver), taker in zip(spare, takers, strict=True)]
 
 
+def followed(held: Mapping[str, Sequence[str]], followers: Mapping[str, str]) -> list[PartitionMove]:
+    """Return the moves by which instances that go, each, give all that they have to who follows them."""
+    return [
+        PartitionMove(partition, giver, taker)
+        for giver, taker in followers.items()
+        for partition in held.get(giver, ())
+    ]
+
+
 def handed_over(held: Mapping[str, Sequence[str]], giver: str, takers: Collection[str]) -> list[PartitionMove]:
     """Return the moves by which one gives all that it has, each to the taker that has the fewest then."""
     counts = {name: len(held[name]) for name in held if name in takers and name != giver}

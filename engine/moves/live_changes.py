@@ -1,7 +1,7 @@
 """Changes of parallelism that a job can come to while it runs, and in which steps. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.planner import has_broadcast_input, in_caller, lies_by_key
 from penstock.engine.plan.regions import regions
 from penstock.engine.restore.key_group_owners import coupled_tasks
-from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
 from penstock.model.key_groups import Owners, reassign
@@ -19,39 +19,44 @@ from penstock.model.key_groups import Owners, reassign
 
 @dataclass(frozen=True, slots=True)
 class LiveChange:
-    """Three plans of the same chains and exchanges.
+    """Plans of the same chains and exchanges: what runs ``before``, what in ``wide`` runs besides, what runs ``after``.
 
-    Of ``wide`` each task has as many instances as in the one of ``before`` or ``after`` that has more.
+    Instances come with numbers that none had, and leave gaps where they go. ``anew`` is ``after`` without gaps: tasks
+    that begin anew are built by it. Of tasks whose instances are ``replaced`` it has by the number of each that goes
+    that of the one which takes over all that it has.
     """
 
     before: ExecutionGraph
     wide: ExecutionGraph
     after: ExecutionGraph
+    anew: ExecutionGraph
+    replaced: Mapping[TaskId, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def grows(self) -> bool:
-        """Whether a task gets more instances."""
+        """Whether a task gets new instances."""
         return self.wide is not self.before
 
     @property
     def shrinks(self) -> bool:
-        """Whether a task gets fewer."""
+        """Whether instances go."""
         return self.wide is not self.after
 
     def tasks(self) -> frozenset[TaskId]:
-        """Return the tasks whose numbers of instances change."""
+        """Return the tasks whose instances change."""
         return frozenset(item.id for item, was in _pairs(self.after, self.before) if item != was)
 
     def writers(self) -> Mapping[str, int]:
-        """Return the sinks that get more writers, by name, and how many these are then."""
-        before = {operator: task.parallelism for task in self.before.tasks for operator in task.operators}
-        wide = {operator: task.parallelism for task in self.wide.tasks for operator in task.operators}
-        nodes = [self.wide.node(operator) for operator in wide if wide[operator] > before[operator]]
-        return {node.name: wide[node.id] for node in nodes if isinstance(node.spec, SinkSpec)}
+        """Return the sinks that get writers, by name, and below which number these are then."""
+        more = {
+            task.id: task.first_free for task, was in _pairs(self.wide, self.before) if task.first_free > was.first_free
+        }
+        nodes = [(task.id, self.wide.node(operator)) for task in self.wide.tasks for operator in task.operators]
+        return {node.name: more[task] for task, node in nodes if task in more and isinstance(node.spec, SinkSpec)}
 
     def begun(self) -> Mapping[TaskId, int]:
-        """Return how many instances each task has before."""
-        return {task.id: task.parallelism for task in self.before.tasks}
+        """Return below which number each task has instances before."""
+        return {task.id: task.first_free for task in self.before.tasks}
 
     def new(self) -> tuple[str, ...]:
         """Return the names of the instances that come."""
@@ -61,8 +66,13 @@ class LiveChange:
         """Return the names of the instances that go."""
         return _beyond(self.wide, self.after)
 
+    def gone(self) -> Mapping[TaskId, tuple[int, ...]]:
+        """Return the numbers of the instances that go, by task."""
+        pairs = _pairs(self.wide, self.after)
+        return {item.id: tuple(sorted({*item.numbers} - {*stay.numbers})) for item, stay in pairs if item != stay}
+
     def sources(self) -> tuple[Task, ...]:
-        """Return the tasks that read and get other numbers of instances, as they are with the most."""
+        """Return the tasks that read and whose instances change, as they are with the most."""
         changed = self.tasks()
         return tuple(task for task in self.wide.tasks if task.id in changed and is_source(self.wide, task))
 
@@ -70,56 +80,96 @@ class LiveChange:
         """Return the instances of a task that are there afterwards."""
         return next(self.after.instances(item) for item in self.after.tasks if item.id == task)
 
+    def followers(self, task: Task) -> Mapping[str, str]:
+        """Return who takes over what each instance of a task has that is replaced, by their names."""
+        name = self.wide.name(task)
+        pairs = self.replaced.get(task.id, {}).items()
+        return {instance_name(name, giver): instance_name(name, taker) for giver, taker in pairs}
+
     def regions(self) -> tuple[frozenset[TaskId], ...]:
-        """Return the regions in which a task gets more instances."""
+        """Return the regions in which a task gets new instances."""
         more = {task.id for task, was in zip(self.wide.tasks, self.before.tasks, strict=True) if task != was}
         return tuple(region for region in regions(self.before) if not region.isdisjoint(more))
 
     def moves(
         self, owners: Mapping[TaskId, Owners], weights: Mapping[TaskId, Sequence[float]] | None = None
     ) -> list[tuple[TaskId, Groups]]:
-        """Return which key groups are to move, by the first of the tasks that move together: the fewest that even out.
+        """Return which key groups are to move, by the first of the tasks that move together.
 
-        Each group has its number, its giver and its taker. ``weights`` are those of the instances of each task.
+        Each group has its number, its giver and its taker. What those have that are replaced goes to who follows them;
+        elsewhere it is the fewest that even out. ``weights`` are those of the instances of each task.
         """
-        count, wanted = {task.id: task.parallelism for task in self.after.tasks}, []
+        wanted = []
         for tasks in coupled_tasks(self.after):
             lead = min(tasks)
             changed = any(item != was for item, was in _pairs(self.after, self.before) if item.id in tasks)
             if not changed or not any(_is_keyed(self.after, item) for item in self.after.tasks if item.id in tasks):
                 continue
-            had, table = owners[lead], reassign(owners[lead], count[lead], (weights or {}).get(lead))
+            had = owners[lead]
+            if lead in self.replaced:
+                table = had.copy()
+                for giver, taker in self.replaced[lead].items():
+                    table[had == giver] = taker
+            else:
+                numbers = next(item.numbers for item in self.after.tasks if item.id == lead)
+                table = _evened(had, numbers, (weights or {}).get(lead))
             moving = np.flatnonzero(table != had)
             wanted.append((lead, tuple((int(group), int(had[group]), int(table[group])) for group in moving)))
         return wanted
 
 
-def live_change(before: ExecutionGraph, after: ExecutionGraph) -> LiveChange | str:
-    """Return how a running job comes to another plan, or why it cannot without beginning anew."""
+def live_change(
+    before: ExecutionGraph, after: ExecutionGraph, used: Mapping[TaskId, int] | None = None
+) -> LiveChange | str:
+    """Return how a running job comes to a plan without gaps, or why it cannot without beginning anew.
+
+    Numbers below those of ``used`` were taken before, by task.
+    """
     shapes = [[(task.id, task.operators) for task in graph.tasks] for graph in (before, after)]
     if shapes[0] != shapes[1] or list(map(_ways, before.edges)) != list(map(_ways, after.edges)):
         return "other operators are chained then, or rows go by other ways"
-    if after is before or not any(item != was for item, was in _pairs(after, before)):
+    pairs = [(item, was) for item, was in _pairs(after, before) if item.parallelism != was.parallelism]
+    if not pairs:
         return "no task has other numbers of instances"
-    for item, was in _pairs(after, before):
-        if item == was:
-            continue
-        reason = _fault(after, item) or _fault(before, was)
+    for item, was in pairs:
+        reason = fault(after, item) or fault(before, was)
         if reason is not None:
             return reason
-    return LiveChange(before, _wider(before, after), after)
+    wide, narrow = [], []
+    for item, was in _pairs(after, before):
+        first = max(was.first_free, (used or {}).get(was.id, 0))
+        new = range(first, first + item.parallelism - was.parallelism)
+        grown = was.numbered((*was.numbers, *new)) if new else was
+        wide.append(grown)
+        narrow.append(was.numbered(was.numbers[: item.parallelism]) if item.parallelism < was.parallelism else grown)
+    widest = with_tasks(after, wide, before)
+    return LiveChange(before, widest, with_tasks(after, narrow, widest), after)
 
 
-def _wider(before: ExecutionGraph, after: ExecutionGraph) -> ExecutionGraph:
-    """Return the plan in which each task has the greater number of instances, one of the two if it is that."""
-    tasks = tuple(item if item.parallelism >= was.parallelism else was for item, was in _pairs(after, before))
-    for graph in (before, after):
-        if tasks == graph.tasks:
-            return graph
-    return replace(after, tasks=tasks)
+def with_tasks(graph: ExecutionGraph, tasks: Sequence[Task], other: ExecutionGraph | None = None) -> ExecutionGraph:
+    """Return a plan with these tasks: the ``other`` one or it itself, if it has them."""
+    for known in (other, graph):
+        if known is not None and known.tasks == tuple(tasks):
+            return known
+    return replace(graph, tasks=tuple(tasks))
 
 
-def _fault(graph: ExecutionGraph, task: Task) -> str | None:
+def _evened(had: Owners, numbers: Sequence[int], weights: Sequence[float] | None) -> Owners:
+    """Return the owners of these numbers that differ the least from those before and have as much each."""
+    # By their places among those that stay; behind them come those that go.
+    places = {number: place for place, number in enumerate(numbers)}
+    for number in sorted({*had.tolist()} - places.keys()):
+        places[number] = len(places)
+    by_place = reassign(np.array([places[number] for number in had.tolist()], np.int32), len(numbers), weights)
+    return np.array(numbers, np.int32)[by_place]
+
+
+def without_gaps(graph: ExecutionGraph) -> ExecutionGraph:
+    """Return a plan with as many instances of each task, numbered anew."""
+    return with_tasks(graph, [replace(task, gaps=()) for task in graph.tasks])
+
+
+def fault(graph: ExecutionGraph, task: Task) -> str | None:
     """Return why instances of a task cannot come or go while it runs, None if they can."""
     nodes = [graph.node(operator) for operator in task.operators]
     for node in nodes:
@@ -141,8 +191,8 @@ def _pairs(graph: ExecutionGraph, other: ExecutionGraph) -> list[tuple[Task, Tas
 
 
 def _beyond(graph: ExecutionGraph, narrow: ExecutionGraph) -> tuple[str, ...]:
-    pairs = _pairs(graph, narrow)
-    return tuple(name for item, less in pairs for name in graph.instances(item)[less.parallelism :])
+    names = [(graph.instances(item), {*narrow.instances(less)}) for item, less in _pairs(graph, narrow) if item != less]
+    return tuple(name for wide, less in names for name in wide if name not in less)
 
 
 def _ways(edge: Edge) -> tuple[Edge, tuple[int, ...]]:

@@ -57,14 +57,14 @@ def refusal(graph: ExecutionGraph, task: TaskId) -> str | None:
     return None
 
 
-def fault(owners: Owners, parallelism: int, groups: Sequence[tuple[int, int, int]]) -> str | None:
-    """Return what is wrong with a wanted change of owners, None if nothing is."""
+def fault(owners: Owners, numbers: Sequence[int], groups: Sequence[tuple[int, int, int]]) -> str | None:
+    """Return what is wrong with a wanted change of owners among instances of these numbers, None if nothing is."""
     left = owners.copy()
     for group, giver, taker in groups:
         if not 0 <= group < len(owners) or left[group] != giver:
             return f"key group {group} is not instance {giver}'s, or moves twice"
-        if not 0 <= taker < parallelism or taker == giver:
-            return f"key group {group} cannot go from instance {giver} to instance {taker} of {parallelism}"
+        if taker not in numbers or taker == giver:
+            return f"key group {group} cannot go from instance {giver} to instance {taker} of {len(numbers)}"
         left[group] = taker
     return None if groups else "no key group moves"
 

@@ -8,15 +8,20 @@ from penstock.engine.plan.recut import recut
 from penstock.engine.restore.key_group_owners import coupled_tasks
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph, Task
+from penstock.model.ids import TaskId
 
 
 def spread(
-    graph: ExecutionGraph, places: Mapping[str, str], managers: Sequence[str], key_groups: int
+    graph: ExecutionGraph,
+    places: Mapping[str, str],
+    managers: Sequence[str],
+    key_groups: int,
+    used: Mapping[TaskId, int] | None = None,
 ) -> tuple[LiveChange, dict[str, str]] | None:
     """Return the change by which what has state gets an instance at each task manager that has none, and where.
 
-    ``places`` are those of all instances. Tasks that cannot get more instances while they run stay as they are. None:
-    all do, or none lacks any.
+    ``places`` are those of all instances, numbers below those of ``used`` were taken before. Tasks that cannot get more
+    instances while they run stay as they are. None: all do, or none lacks any.
     """
     found: tuple[LiveChange, dict[str, str]] | None = None
     after = graph
@@ -29,7 +34,7 @@ def spread(
             wider = recut(after, {node.name: count for node in nodes if descriptor_of(node.spec).keyed}, key_groups)
         except OptionError:
             continue
-        change = live_change(graph, wider)
+        change = live_change(graph, wider, used)
         if isinstance(change, LiveChange):
             after = wider
             found = change, _places(change, managers, places)
@@ -44,9 +49,10 @@ def shares(graph: ExecutionGraph, task: Task, places: Mapping[str, str]) -> list
 
 def _places(change: LiveChange, managers: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
     targets: dict[str, str] = {}
-    for task, before in zip(change.wide.tasks, change.before.tasks, strict=True):
+    new = set(change.new())
+    for task in change.wide.tasks:
         names = change.wide.instances(task)
         taken = {places[name] for name in names if name in places}
         lacking = (manager for manager in managers if manager not in taken)
-        targets |= dict(zip(names[before.parallelism :], lacking, strict=False))
+        targets |= dict(zip([name for name in names if name in new], lacking, strict=False))
     return targets

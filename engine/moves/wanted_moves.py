@@ -48,7 +48,8 @@ def wanted_move(
     if reason is not None:
         raise OptionError(f"{order.instance!r} does not move: {reason}.")
     _check_places(places, order)
-    takers = [index for index, name in enumerate(graph.instances(task)) if places.get(name) == order.manager]
+    names = zip(task.numbers, graph.instances(task), strict=True)
+    takers = [index for index, name in names if places.get(name) == order.manager]
     if not takers:
         name = graph.name(task)
         raise OptionError(f"no instance of {name!r} is at {order.manager!r}, which could take over what this one has.")
@@ -116,7 +117,7 @@ def wanted_groups(graph: ExecutionGraph, owners: Mapping[TaskId, Owners], order:
     if unknown:
         raise OptionError(f"{order.task!r} has key groups 0 to {len(table) - 1}, and no {unknown[0]}.")
     groups = tuple((group, int(table[group]), taker) for group, taker in order.groups if table[group] != taker)
-    wrong = fault(table, task.parallelism, groups)
+    wrong = fault(table, task.numbers, groups)
     if wrong is not None:
         raise OptionError(f"key groups of {order.task!r} do not move: {wrong}.")
     return WantedMove(min(together(graph, task.id)), groups)
@@ -141,7 +142,7 @@ def _check_places(places: Mapping[str, str], order: MoveOrder) -> None:
 
 def _instance(graph: ExecutionGraph, name: str) -> tuple[Task, int]:
     for task in graph.tasks:
-        for number, instance in enumerate(graph.instances(task)):
+        for number, instance in zip(task.numbers, graph.instances(task), strict=True):
             if instance == name:
                 return task, number
     raise OptionError(f"there is no instance {name!r}: penstock top shows their names.")

@@ -59,10 +59,11 @@ class LinkSet(Generic[Region]):
 
     def remove(self, region: Region) -> None:
         """Close the links of a region; nothing is heard of them any more."""
-        for entry in list(self._of(region)):
-            self._watch(entry, 0)
-            del self._entries[entry.descriptor]
-            entry.channels.link.close()
+        self._close(list(self._of(region)))
+
+    def remove_peer(self, peer: str) -> None:
+        """Close the links to a peer, of all regions, and count what came by them no more."""
+        self._close([entry for entry in self._entries.values() if entry.peer == peer])
 
     def turn(self) -> Sequence[LostLink[Region]]:
         """Bring what has come to its halves and let what was sent leave; the loop calls it between two steps.
@@ -113,6 +114,12 @@ class LinkSet(Generic[Region]):
             entry.is_lost = True
             lost.append(LostLink(entry.region, entry.peer, str(error)))
             return True
+
+    def _close(self, entries: Sequence[_Entry[Region]]) -> None:
+        for entry in entries:
+            self._watch(entry, 0)
+            del self._entries[entry.descriptor]
+            entry.channels.link.close()
 
     def _of(self, region: Region) -> Iterator[_Entry[Region]]:
         return (entry for entry in self._entries.values() if entry.region == region)

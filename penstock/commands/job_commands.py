@@ -299,7 +299,7 @@ def drain(
 ) -> None:
     """Let a task manager of a running job go for good, and wait until it has gone.
 
-    What it hosts begins on the others behind a checkpoint.
+    Others take over what it hosts while the job runs; where that cannot be, they begin it behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_managers import drained, print_managers

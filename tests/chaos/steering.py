@@ -3,7 +3,7 @@
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,8 @@ from tests.contracts.executors.metered import LONG_S, task_managers, until
 
 MOST_INSTANCES = 4
 MOST_MANAGERS = 3
+
+CHANCES = {"rescale": 0.45, "move": 0.3, "scale": 0.15, "drain": 0.1}
 
 Answer = Callable[[], object]
 """Waits until an order is carried out; raises if it was not."""
@@ -34,6 +36,9 @@ class Steering:
 
     processes: Callable[[], Sequence[psutil.Process]] = task_managers
     """Returns the processes of task managers that live."""
+
+    chances: Mapping[str, float] = field(default_factory=lambda: CHANCES)
+    """How often each kind of order is given."""
 
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -60,7 +65,7 @@ class Steering:
             if killing.get(done, 1) % 2 == 0:
                 self._kill()
                 del killing[done]
-            kind = str(self._rng.choice(list(kinds), p=[0.45, 0.3, 0.15, 0.1]))
+            kind = str(self._rng.choice(list(self.chances), p=list(self.chances.values())))
             try:
                 answer = kinds[kind]()
                 if done in killing:

@@ -18,7 +18,7 @@ from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.option_literals import WriteMode
 from tests.chaos.held_back import Gate, hold_back
 from tests.chaos.kafka_outputs import committed_rows, oracle_rows
-from tests.chaos.steering import Steering
+from tests.chaos.steering import CHANCES, Steering
 from tests.contracts.executors.metered import task_managers
 from tests.contracts.executors.ways import PROCESSES
 
@@ -49,8 +49,11 @@ def steered(
     query: str,
     way: Mapping[str, Any] = PROCESSES,
     processes: Callable[[], Sequence[psutil.Process]] = task_managers,
+    orders: int = ORDERS,
+    kills: int = KILLS,
+    chances: Mapping[str, float] = CHANCES,
 ) -> Steering:
-    """Change a query's job over files `ORDERS` times, with `KILLS` in between, and hold its answer to the oracle's."""
+    """Change a query's job over files, with kills of task managers in between, and hold its answer to the oracle's."""
     job = ps.Job()
     stream = load(query)(Events(job, directory))
     for number, node in enumerate(list(job.graph.operators.values())):
@@ -69,8 +72,8 @@ def steered(
         checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="100ms",
     )
-    steering = Steering(handle, SEED, gate.open, processes)
-    steering.give(ORDERS, KILLS)
+    steering = Steering(handle, SEED, gate.open, processes, chances)
+    steering.give(orders, kills)
     handle.wait()
     files = sorted(out.glob("part-*"))
     lines = [(None, line) for file in files for line in file.read_bytes().splitlines()]
@@ -90,6 +93,15 @@ def check(steering: Steering) -> None:
     print(dict(steering.done), dict(steering.refused))
     assert steering.done["kill"] == KILLS and steering.done.total() == ORDERS + KILLS
     assert all(steering.done[kind] for kind in ("rescale", "move", "scale", "drain"))
+
+
+def test_task_managers_come_and_go_and_change_nothing_in_the_answer(
+    directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chances = {"scale": 0.5, "drain": 0.5}
+    steering = steered(directory, tmp_path, "q5", orders=8, kills=1, chances=chances)
+    assert steering.done.total() == 9
+    assert capfd.readouterr().err.count("DRAINED: ") > 0
 
 
 @pytest.mark.long("a hundred orders and 25 kills; tests/contracts/executors has one of each")

@@ -9,7 +9,9 @@ from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from tests.chaos.kafka_outputs import KEEP
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task_managers, until
+from tests.contracts.executors.test_coming_and_going import drain
 from tests.contracts.executors.test_recovery import kill
+from tests.contracts.executors.test_rescaling import running
 from tests.contracts.executors.ways import PROCESSES
 from tests.kafka.metered_topic import check_topic, metered_topic
 
@@ -46,6 +48,46 @@ def test_rows_are_there_once_though_writers_come_and_go(kafka: str, tmp_path: Pa
     until(lambda: (now := handle.metrics().checkpoints) is not None and now.restarts > restarts.restarts, handle)
     read(3_000)
     assert handle.rescale("per key", 1).after == {"per key": 1, "totals": 1}
+    metered.give(ROWS)
+    handle.wait()
+    check_topic(settings, topic)
+    delete_topics(settings, [topic])
+
+
+def test_rows_are_there_once_though_task_managers_are_drained(kafka: str, tmp_path: Path) -> None:
+    settings, topic, metered = KafkaSettings(kafka), f"drained-{secrets.token_hex(4)}", MeteredJob(tmp_path)
+    create_topic(settings, topic, PARTITIONS, KEEP)
+    metered.give(0)
+    handle = metered_topic(metered, kafka, topic).start(
+        "drained",
+        **{**PROCESSES, "task_managers": 3},
+        parallelism=2,
+        idle_timeout_ms=600_000,
+        directory=tmp_path / "job",
+        checkpoint_dir=tmp_path / "checkpoints",
+        checkpoint_interval="100ms",
+        restart_delay="1ms",
+    )
+
+    def read(rows: int) -> None:
+        metered.give(rows)
+        until(lambda: handle.metrics().source_rows >= PARTITIONS * rows, handle)
+
+    def restarts() -> int:
+        counted = handle.metrics().checkpoints
+        assert counted is not None
+        return counted.restarts
+
+    read(1_000)
+    until(lambda: len(running(handle).managers.known().live) == 3, handle)
+    drain(handle, "tm-0")
+    read(2_000)
+    drain(handle, "tm-1")
+    assert restarts() == 0 and set(running(handle).places().values()) == {"tm-2"}
+    read(3_000)
+    # Its writers have numbers that none of those has which follow.
+    kill(task_managers()[0].pid)
+    until(lambda: restarts() == 1, handle)
     metered.give(ROWS)
     handle.wait()
     check_topic(settings, topic)

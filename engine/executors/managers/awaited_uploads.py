@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 from penstock.engine.dataflow.checkpoint_port import Contribution
 from penstock.model.errors import RetryableError
@@ -16,13 +17,29 @@ class AwaitedUploads:
         self._waiting: dict[int, set[str]] = {}
         self._parts: dict[int, list[Contribution]] = {}
         self._futures: dict[int, Future[Sequence[Contribution]]] = {}
+        # What each task manager brought last, and what those did that have retired: it is part of all that follow.
+        self._last: dict[str, Contribution] = {}
+        self._retired: dict[str, Contribution] = {}
+
+    def retire(self, manager: str) -> None:
+        """Let what a task manager has brought last be part of every checkpoint from now on, without asking it again.
+
+        Of its instances, which have all ended, rows may follow elsewhere.
+        """
+        part = self._retired[manager] = replace(self._last.pop(manager), ended={})
+        for epoch in list(self._waiting):
+            self.add(epoch, manager, part)
+
+    def forget_retired(self) -> None:
+        """Let go of what those brought that have retired: it is of tasks that begin anew."""
+        self._retired.clear()
 
     def begin(self, epoch: int, managers: Collection[str]) -> "Future[Sequence[Contribution]]":
         """Await the parts of these task managers; return what has them once they are there.
 
         It has a `PenstockError` if one could not upload, or is lost.
         """
-        self._waiting[epoch], self._parts[epoch] = set(managers), []
+        self._waiting[epoch], self._parts[epoch] = set(managers), [*self._retired.values()]
         future = self._futures[epoch] = Future()
         if not managers:
             self.fail(epoch, RetryableError(f"checkpoint {epoch}: nobody is there any more to upload it"))
@@ -35,6 +52,7 @@ class AwaitedUploads:
             return
         waiting.remove(manager)
         self._parts[epoch].append(part)
+        self._last[manager] = part
         if waiting:
             return
         parts = self._parts[epoch]

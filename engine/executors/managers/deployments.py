@@ -1,7 +1,6 @@
 """The deployments of a job: regions on their task managers, which build them, close them and let them go."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from penstock.engine.control.job_control import KeepOrder
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -9,6 +8,7 @@ from penstock.engine.dataflow.checkpoint_port import CutTaken
 from penstock.engine.dataflow.worker import Outcome
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.adoption import adopt_order, cuts_of, start_behind
+from penstock.engine.executors.managers.deployment import Deployment, caller_last
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.observed_time import ObservedTime
 from penstock.engine.executors.managers.places import CALLER, Places, at_caller, deal_out, names_at, place_phrase
@@ -32,29 +32,6 @@ Answer = ms.Deployed | ms.Refused | ms.TakenDown | ms.Finished | ms.Adopted
 
 
 _OF_BARRIERS = ms.CutTaken | ms.BarrierMissed
-
-
-@dataclass(slots=True)
-class Deployment:
-    """A region on its task managers.
-
-    ``ended`` are those that have seen all of their part end. ``lost_link`` is why a link between two of them broke, and
-    until when it is awaited whether one of its ends is lost, too. At those that are ``joined`` nothing but channels of
-    it may be; instances that have ``left`` host nothing any more.
-    """
-
-    number: int
-    tasks: frozenset[TaskId]
-    places: Places
-    ended: set[str] = field(default_factory=set)
-    lost_link: tuple[int, str] | None = None
-    joined: frozenset[str] = frozenset()
-    left: set[str] = field(default_factory=set)
-
-    @property
-    def managers(self) -> tuple[str, ...]:
-        """Where instances are, or channels, the process of the caller last: it does at once what it is told."""
-        return tuple(_caller_last(self.joined.union(self.places.values())))
 
 
 class Deployments:
@@ -226,19 +203,31 @@ class Deployments:
     def region(self, tasks: frozenset[TaskId]) -> Places:
         """Return the places of all instances that are up of a region."""
         up = [deployment for deployment in self._up.values() if deployment.tasks == tasks]
-        return {name: place for deployment in up for name, place in deployment.places.items()}
+        return {name: place for item in up for name, place in item.places.items() if name not in item.left}
+
+    def hosts_nothing(self, manager: str) -> bool:
+        """Return whether all that a task manager hosts has left, and it has said its last of it."""
+        up = [deployment for deployment in self._up.values() if manager in deployment.managers]
+        return all(manager in item.ended and item.left.issuperset(names_at(item.places, manager)) for item in up)
+
+    def retire(self, manager: str) -> None:
+        """Let a task manager go that hosts nothing: nothing is awaited of it, and its loss strikes nobody."""
+        for deployment in self._up.values():
+            deployment.retired.add(manager)
+        self._head.send_to(self.managers, ms.PeerGone(manager))
 
     def at(self, task: TaskId) -> tuple[Places, dict[str, int]]:
         """Return the places of all instances of a task's region, and of each task manager the number it knows it by."""
         up = [deployment for deployment in self._up.values() if task in deployment.tasks]
         numbers = {manager: item.number for item in reversed(up) for manager in item.managers}
-        return self.region(up[0].tasks), {manager: numbers[manager] for manager in _caller_last(numbers)}
+        return self.region(up[0].tasks), {manager: numbers[manager] for manager in caller_last(numbers)}
 
     def grow(
         self, tasks: frozenset[TaskId], new: Collection[str], managers: Sequence[str], targets: Places
     ) -> Deployment:
         """Count new instances of a region as up, at their ``targets`` or others of these; return them."""
-        chosen, region = {**self._choose(tasks), **targets}, self.region(tasks)
+        there = {name: place for name, place in targets.items() if place in managers}
+        chosen, region = {**self._choose(tasks), **there}, self.region(tasks)
         places = {name: place for name, place in deal_out(self.graph, tasks, managers, chosen).items() if name in new}
         deployment = Deployment(self._head.next_deployment(), tasks, places, joined=frozenset(region.values()))
         self._up[deployment.number] = deployment
@@ -281,7 +270,7 @@ class Deployments:
         self._notes.clear()
         self._await((0, manager) for manager in managers)
         order = ms.TakeDown(None if tasks is None else tuple(sorted(tasks)))
-        for manager in _caller_last(managers):
+        for manager in caller_last(managers):
             self._head.send(manager, order)
         observed = ObservedTime(self._clock.monotonic_ns())
         while self._awaited and observed.now_ns < TAKE_DOWN_NS:
@@ -309,7 +298,7 @@ class Deployments:
             lost = ", ".join(map(place_phrase, sorted(self._missing)))
             raise WorkerLostError(f"{lost} is lost, and what was there is not committed")
         self._await((0, manager) for manager in managers - self._missing)
-        for manager in _caller_last(managers - self._missing):
+        for manager in caller_last(managers - self._missing):
             self._head.send(manager, ms.Finish(drained))
         self._collect_answers()
         return sorted(self._missing)
@@ -394,7 +383,3 @@ class Deployments:
             else:
                 self._take(news)
         return outcome
-
-
-def _caller_last(managers: Iterable[str]) -> Sequence[str]:
-    return sorted(managers, key=lambda name: (name == CALLER, name))

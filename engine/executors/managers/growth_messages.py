@@ -8,7 +8,7 @@ from penstock.model.ids import TaskId
 
 
 class Grow(Message, frozen=True):
-    """To a task manager: build the instances that follow those that have ``begun``, by task, and let gates listen.
+    """To a task manager: build the instances from the numbers on that have ``begun``, by task, and let gates listen.
 
     The tasks are a region that runs; ``places`` has the task manager of all its instances, old and new, ``addresses``
     where each of these is met. ``deployment`` is a number that no other has, under which the new channels go, ``first``
@@ -51,6 +51,12 @@ class ChannelsJoined(Message, frozen=True):
 
 
 class Dismiss(Message, frozen=True):
-    """To a task manager: let producers send to so many instances of each task, and the others go."""
+    """To a task manager: let producers send nothing more to instances of these numbers, by task, which go."""
 
-    kept: dict[int, int]
+    gone: dict[int, tuple[int, ...]]
+
+
+class PeerGone(Message, frozen=True):
+    """To a task manager: another one, of which all that was there has ended, leaves; its links are of no more use."""
+
+    manager: str

@@ -83,6 +83,10 @@ class JobJudgement:
         self._awaits_rest = False
         return True
 
+    def forget(self) -> None:
+        """Pass over what task managers have said of a round: one of them has left."""
+        self._rounds.forget()
+
     def began(self, decided: Mapping[str, RowsDecided]) -> None:
         """Instances are about to run; ``decided`` is what a checkpoint had counted of their operators."""
         self._awaits_rest = self._rests

@@ -28,6 +28,7 @@ from penstock.engine.executors.managers.part_metrics import PartMetrics
 from penstock.engine.executors.managers.part_readings import keep_of, part_of
 from penstock.engine.executors.managers.places import CALLER, place_phrase
 from penstock.engine.executors.managers.pool_news import Lost, News, Said
+from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.executors.managers.strikes import Strikes
 from penstock.engine.executors.managers.watch import Stuck, WellAgain
 from penstock.engine.jobs.adoption import Adopt
@@ -65,13 +66,14 @@ class ManagedAttempt(Attempt):
         self._deployments = Deployments(plan.graph, head, context, self._take)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
-        self._changes = ManagerChanges(head, context)
+        self._changes = ManagerChanges(head, context, lambda managers: self._moving.vacate(managers))
         self._uploads = AwaitedUploads(lambda parts: self._judgement.refuse(parts, last=self.at_end))
         self._progress = ProgressRelay()
         rests = context.checkpoints is not None and options.host.keeps
         self._judgement = JobJudgement(plan.graph, options.bad_records, rests=rests)
         self._metrics = PartMetrics(plan, context.clock, options.bad_records)
-        self._moving = ManagedChanges(head, self._deployments, context, self._come_to, self._metrics.state_bytes)
+        gone = Retired(self._deployments, self._uploads, self._judgement.forget)
+        self._moving = ManagedChanges(head, self._deployments, context, self._come_to, self._metrics.state_bytes, gone)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
         self._committed_epoch = 0
@@ -111,7 +113,8 @@ class ManagedAttempt(Attempt):
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck  # behind the last checkpoint nothing strikes the job
             self._see_off()
-            struck = self._moving.turn() or self._strikes.next()
+            # What is lost is none that a change could go on with.
+            struck = self._strikes.next() or self._moving.turn()
             if struck is not None:
                 return struck
             if self._checkpoints is None and self._deployments.have_ended:
@@ -327,15 +330,9 @@ class ManagedAttempt(Attempt):
                 self._head.send_each(self._progress.hear(manager, message))
             case ms.Joined():
                 self._tell(je.TaskManagerJoined(manager))
-            case (
-                ms.SetupFailed()
-                | ms.LeaveAsked()
-                | ms.StuckInStep()
-                | ms.OutOfStep()
-                | ms.Holding()
-                | ms.WarmedUp()
-                | ms.ChannelsJoined()
-            ):
+            case ms.SetupFailed() | ms.LeaveAsked() | ms.StuckInStep() | ms.OutOfStep():
+                pass
+            case ms.Holding() | ms.WarmedUp() | ms.ChannelsJoined():
                 pass
 
     def _lose(self, lost: Lost) -> None:

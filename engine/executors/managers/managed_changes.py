@@ -10,6 +10,7 @@ from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_growth import ManagedGrowth
 from penstock.engine.executors.managers.managed_moves import ManagedMoves, StateBytes
 from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
+from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
 from penstock.engine.moves.live_changes import LiveChange
@@ -31,14 +32,16 @@ class ManagedChanges:
         context: AttemptContext,
         come_to: Callable[[ExecutionGraph], None],
         state_bytes: StateBytes,
+        retired: Retired,
     ) -> None:
         """Begin without one; ``come_to`` lets everything else of the attempt go by another plan from now on.
 
-        ``state_bytes`` returns how much state some operators, by name, have at a task manager.
+        ``state_bytes`` returns how much state some operators, by name, have at a task manager; ``retired`` are those
+        that have left.
         """
         self._partitions = ManagedPartitions(head, deployments, context)
         self._moves = ManagedMoves(head, deployments, context, state_bytes, self._partitions)
-        self._growth = ManagedGrowth(head, deployments, self._moves, self._partitions, context, self._come_to)
+        self._growth = ManagedGrowth(head, deployments, self._moves, self._partitions, context, self._come_to, retired)
         self._others_come_to, self._clock = come_to, context.clock
 
     @property
@@ -92,6 +95,10 @@ class ManagedChanges:
     def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Begin to come to another plan; see `Attempt.change_live`."""
         return self._growth.begin(change, done)
+
+    def vacate(self, managers: Sequence[str]) -> str | None:
+        """Let task managers go while the job runs; see `ManagedGrowth.vacate`."""
+        return self._growth.vacate(managers)
 
     def hear(self, manager: str, message: ms.ToHead) -> bool:
         """Take in what a task manager says; return whether that is all of it."""

@@ -7,16 +7,19 @@ from functools import partial
 
 from penstock.engine.dataflow.checkpoint_port import participants
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.deployments import Deployment, Deployments
+from penstock.engine.executors.managers.deployment import Deployment
+from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
+from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
-from penstock.engine.moves.dealt_partitions import evened
-from penstock.engine.moves.live_changes import LiveChange
+from penstock.engine.moves.dealt_partitions import PartitionMove, evened, followed
+from penstock.engine.moves.live_changes import LiveChange, live_change, with_tasks, without_gaps
 from penstock.engine.moves.movable import is_source
 from penstock.engine.moves.move_orders import MoveSummary
 from penstock.engine.moves.spreading import shares, spread
+from penstock.engine.moves.vacating import vacated
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.model.errors import PlanChangedError
 from penstock.model.execution_graph import ExecutionGraph, Task
@@ -34,6 +37,7 @@ class _Step(Enum):
     DEALT = "partitions have changed their instances"
     MOVED = "key groups have moved"
     LEFT = "instances that go have ended"
+    SAVED = "a checkpoint has what those brought forth that have left"
 
 
 @dataclass(slots=True)
@@ -50,7 +54,9 @@ class _Change:
     partitions: int = 0
     leaving: set[str] = field(default_factory=set)
     moved: list[MoveSummary] = field(default_factory=list)
-    targets: dict[str, str] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    vacates: tuple[str, ...] = ()
+    epoch: int | None = None
 
 
 class ManagedGrowth:
@@ -64,12 +70,19 @@ class ManagedGrowth:
         partitions: ManagedPartitions,
         context: AttemptContext,
         come_to: Callable[[ExecutionGraph], None],
+        retired: Retired,
     ) -> None:
-        """Begin without one; ``come_to`` lets everything of the attempt go by another plan from now on."""
+        """Begin without one; ``come_to`` lets everything of the attempt go by another plan from now on.
+
+        ``retired`` are the task managers that have left while it runs.
+        """
         self._head, self._deployments, self._moves, self._partitions = head, deployments, moves, partitions
         self._clock, self._checkpoints, self._come_to = context.clock, context.checkpoints, come_to
+        self._warn, self._retired = context.warn, retired
         self._attempts: dict[TaskId, int] = {}
+        # Of tasks since they began: who has left, and below which numbers there may have been instances.
         self._left: set[str] = set()
+        self._used: dict[TaskId, int] = {}
         self._change: _Change | None = None
         # Why the whole job must begin anew: the change can neither go on nor be taken back.
         self._reason: str | None = None
@@ -78,29 +91,63 @@ class ManagedGrowth:
     def began(self, tasks: Collection[TaskId], attempt: int) -> None:
         """Instances of these tasks were built, in this attempt."""
         self._attempts |= dict.fromkeys(tasks, attempt)
-        names = {name for task in self._deployments.graph.tasks if task.id in tasks for name in self._names(task.id)}
-        self._left -= names
+        graph = self._deployments.graph
+        names = {graph.name(task) for task in graph.tasks if task.id in tasks}
+        self._left = {name for name in self._left if name.rpartition("[")[0] not in names}
+        self._used = {task: used for task, used in self._used.items() if task not in tasks}
 
     def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
-        """Begin a change, and return the plan that it leads to; None: it cannot be while the job runs.
+        """Begin a change, and return the plan without gaps that it leads to; None: it cannot be while the job runs.
 
         Without one instances come to all task managers that have none, and all get as many key groups. ``done`` hears
         of the end, unless the tasks begin anew.
         """
         if change is not None:
-            return change.after if self._begin(change, done, {}) else None
+            # The plan of the job has no gaps; that which runs may have some.
+            found = live_change(self._deployments.graph, change.anew, self._used)
+            return found.anew if isinstance(found, LiveChange) and self._begin(found, done, {}) else None
         places, key_groups = self._deployments.places(), self._head.plan.loop.key_groups
-        found = spread(self._deployments.graph, places, self._head.pool.live(), key_groups)
-        return found[0].after if found is not None and self._begin(found[0], done, found[1]) else None
+        wider = spread(self._deployments.graph, places, self._head.pool.live(), key_groups, self._used)
+        return wider[0].anew if wider is not None and self._begin(wider[0], done, wider[1]) else None
 
-    def _begin(self, change: LiveChange, done: Callable[[LiveDone], None], targets: Mapping[str, str]) -> bool:
-        if self._checkpoints is None or self._change is not None or not self._left.isdisjoint(change.new()):
+    def vacate(self, managers: Sequence[str]) -> str | None:
+        """Let others take over all that task managers host, which leave for good; return why that cannot be live.
+
+        None: it is under way, or will be once what is under way is done. Who calls it again is told the same.
+        """
+        if self._change is not None or (self._checkpoints is not None and self._checkpoints.coordinator.is_halted()):
+            return None
+        graph, places, stay = self._deployments.graph, self._deployments.places(), self._head.pool.live()
+        found = vacated(graph, places, managers, stay, self._used)
+        if isinstance(found, str):
+            return found
+        done = partial(self._vacated, managers, len(found[0].leaving()))
+        if not self._begin(found[0], done, found[1], tuple(managers)):
+            return "instances of it have ended, or it takes no checkpoints"
+        return None
+
+    def _vacated(self, managers: Sequence[str], instances: int, done: LiveDone) -> None:
+        groups = sum(move.key_groups for move in done.moves)
+        self._warn(
+            f"DRAINED: {', '.join(managers)}, while the job ran: {instances} instances went elsewhere with {groups} "
+            f"key groups and {done.partitions} partitions, in {done.took_ms:,.0f} ms"
+        )
+
+    def _begin(
+        self,
+        change: LiveChange,
+        done: Callable[[LiveDone], None],
+        targets: Mapping[str, str],
+        vacates: tuple[str, ...] = (),
+    ) -> bool:
+        if self._checkpoints is None or self._change is not None:
             return False
         if not self._passing().isdisjoint(self._moves.ended_instances - self._left):
             return False
         now_ns = self._clock.monotonic_ns()
-        self._change = _Change(change, done, _Step.QUIET, now_ns, list(change.regions()))
-        self._change.targets |= targets
+        regions = list(change.regions())
+        self._change = _Change(change, done, _Step.QUIET, now_ns, regions, targets=targets, vacates=vacates)
+        self._used |= {task.id: max(task.first_free, self._used.get(task.id, 0)) for task in change.wide.tasks}
         self._moves.held = True
         if change.grows:
             self._come_to(change.wide)
@@ -109,16 +156,22 @@ class ManagedGrowth:
 
     def gone(self, tasks: frozenset[TaskId] | None) -> None:
         """Tasks (None: all) are taken down: they begin anew by the plan that the change leads to."""
-        change = self._change
-        if change is None or (tasks is not None and tasks.isdisjoint(change.change.tasks())):
-            return
-        self._change, self._moves.held, self._reason = None, False, None
-        if tasks is not None and not change.change.tasks() <= tasks:
-            self._reason = "instances of other tasks were to come or go with those that failed"
-        if change.change.grows and change.step not in (_Step.DEALT, _Step.MOVED, _Step.LEFT):
-            assert self._checkpoints is not None
-            self._checkpoints.hold_barriers(held=False)
-        self._come_to(change.change.after)
+        change, running = self._change, self._deployments.graph
+        anew = without_gaps(running)
+        if change is not None and (tasks is None or not tasks.isdisjoint(change.change.tasks())):
+            anew, self._change, self._moves.held, self._reason = change.change.anew, None, False, None
+            if tasks is not None and not change.change.tasks() <= tasks:
+                self._reason = "instances of other tasks were to come or go with those that failed"
+            if change.change.grows and change.step in (_Step.QUIET, _Step.SINKS, _Step.BUILT, _Step.JOINED):
+                assert self._checkpoints is not None
+                self._checkpoints.hold_barriers(held=False)
+        if tasks is not None and self._retired.gone(tasks):
+            self._reason = "a task manager has left that other tasks were on, too"
+        pairs = zip(anew.tasks, running.tasks, strict=True)
+        mixed = [new if tasks is None or new.id in tasks else runs for new, runs in pairs]
+        following = with_tasks(running, mixed, anew)
+        if following is not running:
+            self._come_to(following)
 
     def ended(self, instance: str) -> None:
         """An instance has ended."""
@@ -158,7 +211,9 @@ class ManagedGrowth:
             case _Step.MOVED:
                 self._move_on(change)
             case _Step.LEFT if not change.leaving:
-                self._finish(change)
+                self._note_left(change)
+            case _Step.SAVED:
+                self._save(change)
             case _:
                 pass
         return None
@@ -241,14 +296,19 @@ class ManagedGrowth:
             return
         task = change.sources.pop(0)
         running, staying = change.change.wide.instances(task), change.change.staying(task.id)
-        self._partitions.begin(task.id, running, staying, evened, partial(self._dealt, change))
+        followers = change.change.followers(task)
+
+        def choose(held: Mapping[str, Sequence[str]], stay: Sequence[str]) -> Sequence[PartitionMove]:
+            return followed(held, followers) if followers else evened(held, stay)
+
+        self._partitions.begin(task.id, running, staying, choose, partial(self._dealt, change))
 
     def _dealt(self, change: _Change, partitions: int) -> None:
         change.partitions += partitions
 
     def _begin_moves(self, change: _Change) -> None:
         weights, graph, places = {}, change.change.after, self._deployments.places()
-        if change.targets:
+        if change.targets and not change.vacates:
             weights = {task.id: shares(graph, task, places) for task in graph.tasks}
         change.moves = change.change.moves(self._moves.owners, weights)
         change.step = _Step.MOVED
@@ -266,24 +326,48 @@ class ManagedGrowth:
         if change.change.shrinks:
             self._dismiss(change)
         else:
-            self._finish(change)
+            self._note_left(change)
 
     def _dismiss(self, change: _Change) -> None:
         """Let the instances go that have nothing any more: barriers pass them over once they have ended."""
         change.leaving = set(change.change.leaving()) - self._moves.ended_instances
         self._come_to(change.change.after)
-        kept = {int(task.id): task.parallelism for task in change.change.after.tasks}
-        self._head.send_to(self._deployments.managers, ms.Dismiss(kept))
+        gone = {int(task): numbers for task, numbers in change.change.gone().items()}
+        self._head.send_to(self._deployments.managers, ms.Dismiss(gone))
         change.step = _Step.LEFT
 
-    def _finish(self, change: _Change) -> None:
-        self._change, self._moves.held = None, False
+    def _note_left(self, change: _Change) -> None:
         names = set(change.change.leaving())
         if names:
             failpoint("growth.left")
         self._left |= names
         for deployment in self._deployments:
             deployment.left |= names.intersection(deployment.places)
+        change.step = _Step.SAVED
+        self._save(change)
+
+    def _save(self, change: _Change) -> None:
+        """Let task managers go that were to, once a checkpoint has what their instances brought forth at last."""
+        if change.vacates and not self._is_saved(change):
+            return
+        for manager in change.vacates:
+            self._retired.add(manager)
+            failpoint("growth.retired")
+        self._finish(change)
+
+    def _is_saved(self, change: _Change) -> bool:
+        checkpoints = self._checkpoints
+        assert checkpoints is not None
+        if change.epoch is not None and checkpoints.committed_epoch >= change.epoch:
+            return True
+        given_up = change.epoch is not None and checkpoints.coordinator.is_quiet() and checkpoints.begun >= change.epoch
+        if (change.epoch is None or given_up) and all(map(self._deployments.hosts_nothing, change.vacates)):
+            change.epoch = checkpoints.begun + 1
+            checkpoints.request()
+        return False
+
+    def _finish(self, change: _Change) -> None:
+        self._change, self._moves.held = None, False
         took_ms = (self._clock.monotonic_ns() - change.began_ns) / 1e6
         change.done(LiveDone(tuple(change.moved), took_ms, change.partitions))
 
@@ -294,7 +378,3 @@ class ManagedGrowth:
 
     def _refuse(self, error: BaseException) -> None:
         self._reason = f"new instances could not be built beside the others: {type(error).__name__}: {error}"
-
-    def _names(self, task: TaskId) -> Sequence[str]:
-        graph = self._deployments.graph
-        return next(graph.instances(item) for item in graph.tasks if item.id == task)

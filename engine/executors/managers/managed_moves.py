@@ -124,8 +124,8 @@ class ManagedMoves:
         noted = {} if restored is None else restored.owners()
         tables = owner_tables(self.graph, self._key_groups, noted)
         self.owners |= {task: tables[task] for task in tasks}
-        names = {name for task in self.graph.tasks if task.id in tasks for name in self.graph.instances(task)}
-        self.ended_instances -= names
+        names = {self.graph.name(task) for task in self.graph.tasks if task.id in tasks}
+        self.ended_instances = {name for name in self.ended_instances if name.rpartition("[")[0] not in names}
         self._routes.say()
 
     @property

@@ -1,6 +1,6 @@
 """Task managers that come and go while an attempt runs: as somebody asks for, or as one was told to end by itself."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.engine.executors.managers import messages as ms
@@ -16,8 +16,14 @@ from penstock.model.errors import OptionError, WorkerLeftError
 class ManagerChanges:
     """Carries out orders on the pool of a job, and lets those go that are to, behind a checkpoint."""
 
-    def __init__(self, head: Head, context: AttemptContext) -> None:
-        """Take orders from now on, if the job takes checkpoints: without, what leaves could not go on elsewhere."""
+    def __init__(self, head: Head, context: AttemptContext, vacate: Callable[[Sequence[str]], str | None]) -> None:
+        """Take orders from now on, if the job takes checkpoints: without, what leaves could not go on elsewhere.
+
+        ``vacate`` lets task managers go while the job runs; see `ManagedGrowth.vacate`.
+        """
+        self._vacate = vacate
+        # Of those drained that go behind a checkpoint why.
+        self._refused: dict[str, str] = {}
         self._pool: ManagerPool[Any] = head.pool
         self._checkpoints, self._orders = context.checkpoints, context.managers
         self._departures = Departures()
@@ -55,12 +61,15 @@ class ManagerChanges:
         """Return why one goes whose work is to begin elsewhere."""
         drained = self._orders.is_drained(manager)
         how = "was drained, as somebody asked for" if drained else "leaves, as it was told to end"
-        return WorkerLeftError(f"{place_phrase(manager)} {how}")
+        why = f"; it begins anew, as {self._refused[manager]}" if manager in self._refused else ""
+        return WorkerLeftError(f"{place_phrase(manager)} {how}{why}")
 
     def _see_off(self, leaving: Mapping[str, int], hosting: Collection[str], now_ns: int) -> Iterator[str]:
         checkpoints = self._checkpoints
         begun, committed = (0, 0) if checkpoints is None else (checkpoints.begun, checkpoints.committed_epoch)
-        for step in self._departures.look(leaving, hosting, begun, committed, now_ns):
+        live = self._vacated(leaving, hosting)
+        behind = {name: order_ns for name, order_ns in leaving.items() if name not in live}
+        for step in self._departures.look(behind, hosting, begun, committed, now_ns):
             match step:
                 case Release():
                     self._pool.release(step.manager)
@@ -69,3 +78,15 @@ class ManagerChanges:
                     checkpoints.request()
                 case Restart():
                     yield step.manager
+
+    def _vacated(self, leaving: Collection[str], hosting: Collection[str]) -> Sequence[str]:
+        """Return those drained whose work goes elsewhere while the job runs; that is begun with."""
+        drained = [name for name in leaving if name in hosting and self._orders.is_drained(name)]
+        drained = [name for name in drained if name not in self._refused]
+        reason = self._vacate(drained) if drained else None
+        if reason is not None:
+            self._refused |= dict.fromkeys(drained, reason)
+            return ()
+        for name in drained:
+            self._pool.keep_for_checkpoint(name, on_its_way=True)
+        return drained

@@ -27,9 +27,15 @@ def crossings_of(order: ms.Deploy | ms.Grow, graph: ExecutionGraph, here: str) -
 class ManagerGrowth:
     """The deployments that have grown others. It belongs to the thread of the loop."""
 
-    def __init__(self, deployed: DeployedParts, moves: ManagerMoves, tell: Callable[[ms.ToHead], None]) -> None:
-        """Begin without one; what is built is part of these."""
-        self._deployed, self._moves, self._tell = deployed, moves, tell
+    def __init__(
+        self,
+        deployed: DeployedParts,
+        moves: ManagerMoves,
+        tell: Callable[[ms.ToHead], None],
+        remove_peer: Callable[[str], None],
+    ) -> None:
+        """Begin without one; what is built is part of these. ``remove_peer`` closes the links to a task manager."""
+        self._deployed, self._moves, self._tell, self._remove_peer = deployed, moves, tell, remove_peer
         self._grown: dict[int, tuple[HostedInstances, Growth]] = {}
 
     def grow(
@@ -55,14 +61,16 @@ class ManagerGrowth:
         self._grown[order.deployment] = hosted, growth
         failpoint("growth.built")
 
-    def hear(self, order: ms.JoinGrown | ms.Dismiss, hosted: HostedInstances | None) -> None:
-        """Let producers that are here send to new instances, or to fewer; these hear of it, and end.
+    def hear(self, order: ms.JoinGrown | ms.Dismiss | ms.PeerGone, hosted: HostedInstances | None) -> None:
+        """Let producers that are here send to new instances, or no more to others; these hear of it, and end.
 
         One that is taken down has no producers.
         """
-        if isinstance(order, ms.Dismiss):
+        if isinstance(order, ms.PeerGone):
+            self._remove_peer(order.manager)
+        elif isinstance(order, ms.Dismiss):
             if hosted is not None:
-                hosted.build.dismiss({TaskId(task): count for task, count in order.kept.items()})
+                hosted.build.dismiss({TaskId(task): numbers for task, numbers in order.gone.items()})
         elif order.deployment in self._grown:
             grower, growth = self._grown.pop(order.deployment)
             grower.join(growth)

@@ -22,7 +22,7 @@ from penstock.engine.executors.managers.adoption_messages import (
 from penstock.engine.executors.managers.deployment_messages import Deploy, Restore, Start, TakeDown
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.file_views import FilesSeen, LookAtFiles
-from penstock.engine.executors.managers.growth_messages import ChannelsJoined, Dismiss, Grow, JoinGrown
+from penstock.engine.executors.managers.growth_messages import ChannelsJoined, Dismiss, Grow, JoinGrown, PeerGone
 from penstock.engine.executors.managers.move_messages import (
     MarkersSent,
     OfMoves,
@@ -58,7 +58,7 @@ from penstock.state.checkpoints.results import Traffic
 __all__ = ["Adopt", "Adopted", "ChangePlan", "ChannelsJoined", "Deploy", "Dismiss", "EpochCommitted", "FilesSeen"]
 __all__ += ["GivePartitions", "Grow", "HoldPartitions", "Holding", "JoinGrown", "LookAtFiles", "MarkersSent", "OfMoves"]
 __all__ += ["OfPartitions", "OutOfStep", "PartitionsGiven", "PartitionsHeld", "PartitionsStopped", "PartitionsTaken"]
-__all__ += ["Progress", "StopPartitions", "TakePartitions", "ToSources"]
+__all__ += ["PeerGone", "Progress", "StopPartitions", "TakePartitions", "ToSources"]
 __all__ += ["ReadHolding", "RegionProgress", "Restore", "RoundOver", "SendMarkers", "SetKeep", "SetMemory", "SetRoutes"]
 __all__ += ["SetCores", "Start", "StateGiven", "StateInstalled", "StuckInStep", "TakeDown", "ToMovers", "WarmedUp"]
 
@@ -291,6 +291,7 @@ ToManager = (
     | Grow
     | JoinGrown
     | Dismiss
+    | PeerGone
     | HoldPartitions
     | StopPartitions
     | GivePartitions

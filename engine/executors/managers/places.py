@@ -61,15 +61,18 @@ class Crossings:
     ) -> None:
         """``tasks`` are whole regions, of which ``places`` has all instances.
 
-        Where so many instances of each task have ``begun`` before, the channels are those of the ones that follow.
+        Where instances of numbers below these have ``begun`` before, the channels are those of the ones that follow.
         """
         self._here = here
         self._begun = begun or {}
         self._numbers: dict[Edge, int] = {}
-        self._place: dict[TaskId, list[str]] = {
-            task.id: [places[name] for name in graph.instances(task)] for task in graph.tasks if task.id in tasks
+        self._place: dict[TaskId, dict[int, str]] = {
+            task.id: {number: places[name] for number, name in zip(task.numbers, graph.instances(task), strict=True)}
+            for task in graph.tasks
+            if task.id in tasks
         }
-        self._ends: dict[Edge, tuple[list[str], list[str]]] = {}
+        self._ends: dict[Edge, tuple[dict[int, str], dict[int, str]]] = {}
+        self._receiving: dict[Edge, int] = {}
         self.peers: set[str] = set()
         """The other task managers to which a channel leads, or from which one comes."""
         number = 0
@@ -78,18 +81,18 @@ class Crossings:
             producer, consumer = task_of[edge.producer], task_of[edge.consumer]
             if edge.chained or producer.id not in self._place:
                 continue
-            self._numbers[edge] = number
-            number += producer.parallelism * consumer.parallelism
+            self._numbers[edge], self._receiving[edge] = number, consumer.first_free
+            number += producer.first_free * consumer.first_free
             ends = self._ends[edge] = self._place[producer.id], self._place[consumer.id]
             begun_here = self._begun.get(producer.id, 0), self._begun.get(consumer.id, 0)
             self.peers |= self._others(edge, *ends, begun_here)
 
         for task in graph.tasks:
             # What moves goes straight from one instance to another.
-            mine = self._place.get(task.id, [])
-            if here in mine and not is_source(graph, task) and refusal(graph, task.id) is None:
-                new = mine[self._begun.get(task.id, 0) :]
-                self.peers |= set(mine if here in new else new) - {here}
+            mine = self._place.get(task.id, {})
+            if here in mine.values() and not is_source(graph, task) and refusal(graph, task.id) is None:
+                new = _from(mine, self._begun.get(task.id, 0))
+                self.peers |= set(mine.values() if here in new else new) - {here}
 
     def hosts(self, task: TaskId, index: int) -> bool:
         """Return whether an instance is here."""
@@ -113,26 +116,31 @@ class Crossings:
         if sends and receives:
             return local_channel(edge, producer, receiver, name, capacity_bytes)
         # Both sides number the channels of a plan alike.
-        number = self._numbers[edge] + producer * len(receivers) + receiver
+        number = self._numbers[edge] + producer * self._receiving[edge] + receiver
         if sends:
             return channels[receivers[receiver]].sender(number, name, capacity_bytes), None
         return None, channels[producers[producer]].receiver(number, name, capacity_bytes)
 
     def _others(
-        self, edge: Edge, producers: Sequence[str], receivers: Sequence[str], begun: tuple[int, int]
+        self, edge: Edge, producers: Mapping[int, str], receivers: Mapping[int, str], begun: tuple[int, int]
     ) -> set[str]:
+        new = _from(producers, begun[0]), _from(receivers, begun[1])
         if edge.exchange == "forward":
-            pairs = set(zip(producers[begun[0] :], receivers[begun[1] :], strict=True))
+            pairs = set(zip(*new, strict=True))
         else:
-            new = set(producers[begun[0] :]), set(receivers[begun[1] :])
-            pairs = {(sends, receives) for sends in set(producers) for receives in new[1]}
-            pairs |= {(sends, receives) for sends in new[0] for receives in set(receivers)}
+            pairs = {(sends, receives) for sends in set(producers.values()) for receives in set(new[1])}
+            pairs |= {(sends, receives) for sends in set(new[0]) for receives in set(receivers.values())}
         return {
             other
             for sends, receives in pairs
             for mine, other in ((sends, receives), (receives, sends))
             if mine == self._here and other != self._here
         }
+
+
+def _from(places: Mapping[int, str], first: int) -> list[str]:
+    """Return the places of the instances from a number on."""
+    return [place for number, place in places.items() if number >= first]
 
 
 def names_at(places: Places, manager: str) -> frozenset[str]:

@@ -145,11 +145,15 @@ class ManagerPool(Generic[End]):
             if member.order_ns is not None and not member.is_released and not self._is_stopping
         }
 
-    def keep_for_checkpoint(self, name: str) -> None:
-        """Let one stay that was told to end, for what it hosts begins elsewhere behind a checkpoint."""
+    def keep_for_checkpoint(self, name: str, *, on_its_way: bool = False) -> None:
+        """Let one stay that was told to end, for what it hosts begins elsewhere behind a checkpoint.
+
+        As long as that is ``on_its_way`` while the job runs, who calls this again and again lets it stay.
+        """
         member = self._members.get(name)
         if member is not None and member.order_ns is not None:
-            member.leave_ns = member.order_ns + LEAVE_BEHIND_CHECKPOINT_NS
+            since_ns = self._clock.monotonic_ns() if on_its_way else member.order_ns
+            member.leave_ns = since_ns + LEAVE_BEHIND_CHECKPOINT_NS
 
     @property
     def wanted(self) -> int:

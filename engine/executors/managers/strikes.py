@@ -49,6 +49,8 @@ class Strikes:
     def lose_link(self, manager: str, message: ms.LinkLost) -> None:
         """Let a link strike in `LINK_NS`, if nothing says more by then."""
         deployment = self._deployments.get(message.deployment)
+        if deployment is not None and not deployment.retired.isdisjoint((manager, message.peer)):
+            return
         if deployment is not None and deployment.lost_link is None:
             ends = f"{place_phrase(manager)} and {place_phrase(message.peer)}"
             reason = f"the link between {ends} is lost: {message.reason}"

@@ -65,7 +65,7 @@ class TaskManager:
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
         self._moves = ManagerMoves(self._tell)
-        self._growth = ManagerGrowth(self._deployed, self._moves, self._tell)
+        self._growth = ManagerGrowth(self._deployed, self._moves, self._tell, shell.links.remove_peer)
         self._partitions = ManagerPartitions(self._deployed, self._tell)
         self._begun = 0
         self._run = 0 if setup.storage is None else setup.storage.run
@@ -89,7 +89,7 @@ class TaskManager:
                 self._plan = self._plans.read(message.plan)
             case ms.Deploy() | ms.Grow():
                 self._deploy(message)
-            case ms.JoinGrown() | ms.Dismiss():
+            case ms.JoinGrown() | ms.Dismiss() | ms.PeerGone():
                 self._growth.hear(message, self._hosted)
             case ms.ToSources():
                 self._partitions.hear(message, self._fail)

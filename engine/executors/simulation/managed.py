@@ -182,6 +182,8 @@ class ManagedProcess:
                 moves.look(self.last.graph, self.last.places())
             if world.rescales is not None and self.last is not None:
                 world.rescales.look(self.last.graph, context.rescales)
+            if world.drains is not None:
+                world.drains.look(context.managers)
             if world.routes is not None and self.last is not None:
                 world.routes.look(self.last.graph, context.routes)
 

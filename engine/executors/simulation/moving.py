@@ -12,7 +12,7 @@ from penstock.engine.dataflow.instance import Instance
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.history import History
 from penstock.engine.moves import move_events as ev
-from penstock.engine.moves.movable import fault, marker_senders, refusal, takers, together
+from penstock.engine.moves.movable import fault, is_source, marker_senders, refusal, takers, together
 from penstock.engine.moves.move_coordinator import MoveCoordinator
 from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveSummary
 from penstock.model.errors import RetryableError
@@ -26,12 +26,13 @@ MOST_ASKED = 12
 
 @dataclass
 class MoveCounts:
-    """Counts of one seed's moves, over all attempts; ``state_bytes`` of those that were done."""
+    """Counts of one seed's moves, over all attempts; ``state_bytes`` and ``partitions`` of those that were done."""
 
     begun: int = 0
     done: int = 0
     failed: int = 0
     state_bytes: int = 0
+    partitions: int = 0
 
 
 @dataclass
@@ -55,9 +56,10 @@ class AskedMoves:
         """Ask for a move between two of these places, if none is on its way and the dice say so."""
         plan = self._plan
         movable = frozenset(task.id for task in graph.tasks if refusal(graph, task.id) is None)
+        reading = [task for task in graph.tasks if is_source(graph, task)]
         wanted = [
             MoveOrder(name, manager)
-            for names in map(graph.instances, takers(graph, movable))
+            for names in map(graph.instances, [*takers(graph, movable), *reading])
             for name in names
             for manager in sorted({places[other] for other in names if other in places})
             if places.get(name, manager) != manager
@@ -72,6 +74,7 @@ class AskedMoves:
         if asked.exception() is None:
             self._plan.counts.done += 1
             self._plan.counts.state_bytes += asked.result().state_bytes
+            self._plan.counts.partitions += asked.result().partitions
         elif isinstance(asked.exception(), RetryableError):
             self._plan.counts.failed += 1
 
@@ -121,9 +124,9 @@ class SimulatedMoves:
         tasks = together(self._graph, lead)
         moving = takers(self._graph, tasks)
         instances = [item for task, item in self._up.values() if task in {member.id for member in moving}]
-        parallelism = moving[0].parallelism
+        parallelism, numbers = moving[0].parallelism, moving[0].numbers
         groups = self._drawn(self.owners[lead], parallelism)
-        if not instances or fault(self.owners[lead], parallelism, groups) is not None:
+        if not instances or fault(self.owners[lead], numbers, groups) is not None:
             return
         plan.counts.begun += 1
         names = tuple((task.id, self._graph.name(task)) for task in moving)

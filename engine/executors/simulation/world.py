@@ -12,6 +12,7 @@ from penstock.engine.executors.simulation.moving import RandomMoves
 from penstock.engine.executors.simulation.page_faults import PageFaults
 from penstock.engine.executors.simulation.paged import SimulatedPages, SimulatedPaging
 from penstock.engine.executors.simulation.random_admissions import RandomAdmissions
+from penstock.engine.executors.simulation.random_drains import RandomDrains
 from penstock.engine.executors.simulation.random_rates import RandomRates
 from penstock.engine.executors.simulation.random_routes import RandomRoutes
 from penstock.engine.executors.simulation.rescales import RandomRescales
@@ -55,6 +56,7 @@ class World:
         self.admissions: RandomAdmissions | None = None
         self.moves: RandomMoves | None = None
         self.rescales: RandomRescales | None = None
+        self.drains: RandomDrains | None = None
         self.routes: RandomRoutes | None = None
         if self.paging is not None:
             page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)

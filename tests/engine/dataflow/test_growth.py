@@ -79,11 +79,11 @@ def test_a_receiver_that_joins_is_told_what_holds() -> None:
     output = Broadcast([first.sender])
     output.send_control(Watermark(7))
     output.send_control(Idle())
-    output.join([second.sender])
+    output.join([second.sender], [1])
     assert sent(second) == [Watermark(7), Idle()]
     output.send(rows(2))
     output.send_control(EndOfStream())
-    output.join([third.sender])
+    output.join([third.sender], [2])
     # Rows have come since it was idle.
     assert sent(third) == [Watermark(7), EndOfStream()]
 
@@ -91,7 +91,7 @@ def test_a_receiver_that_joins_is_told_what_holds() -> None:
 def test_the_last_receivers_are_dismissed_and_get_nothing_more() -> None:
     channels = [channel() for _ in range(3)]
     output = Broadcast([item.sender for item in channels])
-    output.dismiss(2)
+    output.dismiss([1, 2])
     output.send_control(Watermark(1))
     assert [sent(item) for item in channels] == [[Watermark(1)], [Left(dismissed=True)], [Left(dismissed=True)]]
 
@@ -100,3 +100,14 @@ def test_over_a_forward_edge_the_receiver_goes_with_its_producer() -> None:
     one = channel()
     Forward([one.sender]).send_control(Left())
     assert sent(one) == [Left(dismissed=True)]
+
+
+def test_who_goes_leaves_a_gap_in_the_numbers() -> None:
+    channels = [channel() for _ in range(3)]
+    output = Broadcast([item.sender for item in channels])
+    output.dismiss([0])
+    late = channel()
+    output.join([late.sender], [5])
+    assert list(output.by_number) == [1, 2, 5]
+    output.send_control(Watermark(1))
+    assert sent(late) == sent(channels[1]) == [Watermark(1)] and sent(channels[0]) == [Left(dismissed=True)]

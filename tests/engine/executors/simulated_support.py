@@ -99,3 +99,13 @@ def simulation(name, **options):
 def shared(name):
     """Return the simulation of all faults, made once."""
     return simulation(name, faults=Faults())
+
+
+def in_parts(seeds, most=50):
+    """Return the seeds from 1 on, so many, in parts that a test of the long suite tries within its five minutes."""
+    return [range(first, min(first + most, seeds + 1)) for first in range(1, seeds + 1, most)]
+
+
+def part_name(seeds):
+    """Return how a test of a part is called."""
+    return f"{seeds[0]}-{seeds[-1]}"

@@ -1,7 +1,7 @@
 """Key groups change their instances at random while a simulated job runs, and it puts out what it does undisturbed.
 
-``make test`` tries 200 seeds over all pipelines, the long suite 10,000; ``PENSTOCK_MOVE_SEEDS`` sets how many it tries
-of each pipeline, in memory and in pages.
+``make test`` tries 200 seeds over all pipelines, the long suite 10,000, in parts of 50; ``PENSTOCK_MOVE_SEEDS`` sets
+how many it tries of each pipeline, in memory and in pages.
 """
 
 import os
@@ -19,7 +19,7 @@ from penstock.engine.executors.simulated import SeedResult, Simulation, record_p
 from penstock.engine.executors.simulation.paged import TINY, SimulatedPaging
 from penstock.engine.moves.movable import refusal
 from penstock.engine.paging.options import PagingOptions
-from tests.engine.executors.simulated_support import PIPELINES, read
+from tests.engine.executors.simulated_support import PIPELINES, in_parts, part_name, read
 
 SLOT_S = 4
 EPOCH = datetime(1970, 1, 1)
@@ -65,7 +65,7 @@ FEW = range(1, 1 + 200 // len(MOVING) + 1)
 """Seeds of each pipeline in ``make test``."""
 
 EACH = 10_000 // (2 * len(MOVING)) + 1
-SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_MOVE_SEEDS", str(EACH))))
+PARTS = in_parts(int(os.environ.get("PENSTOCK_MOVE_SEEDS", str(EACH))))
 
 
 def moving(name: str, folder: Path, options: PagingOptions) -> Simulation:
@@ -103,15 +103,16 @@ def test_buckets_that_are_outside_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_put_out_what_the_undisturbed_run_does")
+@pytest.mark.parametrize("seeds", PARTS, ids=part_name)
 @pytest.mark.parametrize("options", [IN_MEMORY, TINY], ids=["memory", "pages"])
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_of_moves_puts_out_what_the_undisturbed_run_does(
-    name: str, options: PagingOptions, tmp_path: Path
+    name: str, options: PagingOptions, seeds: range, tmp_path: Path
 ) -> None:
     simulation = moving(name, tmp_path, options)
-    results = [simulation.run(seed) for seed in SEEDS]
+    results = [simulation.run(seed) for seed in seeds]
     check(results)
-    assert simulation.run(2).trace == results[1].trace
+    assert simulation.run(seeds[0]).trace == results[0].trace
     assert sum(result.crashes for result in results) > 0
     assert sum(result.committed for result in results) > len(results)
     assert sum(result.moves.failed for result in results if result.moves is not None) > 0

@@ -1,11 +1,12 @@
 """The parallelism of operators changes at random while a simulated job runs, and it puts out what it does undisturbed.
 
-The long suite tries 10,000 seeds over all pipelines, by workers and by task managers; ``PENSTOCK_RESCALE_SEEDS`` sets
-how many it tries of each.
+The long suite tries 10,000 seeds over all pipelines, by workers and by task managers, in parts of 50;
+``PENSTOCK_RESCALE_SEEDS`` sets how many it tries of each.
 """
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 
 import penstock as ps
 from penstock.engine.dataflow.exchange import Output
+from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
+from penstock.engine.executors.simulation.faults import ALL, Faults
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.operators.process.descriptor import ProcessDescriptor
 from penstock.engine.paging.options import PagingOptions
@@ -23,14 +26,20 @@ from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.halves import SendingHalf
 from penstock.model.connectors import Read, Reader, Source
 from penstock.state.checkpoints.manifest import InstanceEntry
+from tests.engine.executors.simulated_support import in_parts, part_name
 from tests.engine.executors.test_simulated_moves import MOVING
 
 EACH = 10_000 // (2 * len(MOVING)) + 1
-SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_RESCALE_SEEDS", str(EACH))))
+PARTS_OF_SEEDS = in_parts(int(os.environ.get("PENSTOCK_RESCALE_SEEDS", str(EACH))))
 FEW = (3, 4, 9)
 """Seeds in which instances come and go while a job runs."""
 
 IN_ORDER = range(1, 9)
+
+HANDED_OVER = range(1, 21)
+
+LATE = Faults.of(("delay",))
+"""Nothing fails, so that many handovers come to their end."""
 
 MANY = range(1, 41)
 
@@ -125,8 +134,9 @@ def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
 ) -> None:
     """Plant a bug: producers send to new instances from then on, and say nothing of before."""
 
-    def silently(self: Output, senders: Sequence[SendingHalf]) -> None:
+    def silently(self: Output, senders: Sequence[SendingHalf], numbers: Sequence[int]) -> None:
         self.senders += tuple(senders)
+        self.by_number |= zip(numbers, senders, strict=True)
 
     monkeypatch.setattr(Output, "join", silently)
     simulation = rescaled("tumbled", tmp_path, managed=True)
@@ -142,14 +152,47 @@ def test_rows_of_a_partition_stay_in_order_though_it_is_handed_over(
     check([simulation.run(seed) for seed in IN_ORDER], live=True)
 
 
+def handing_over(folder: Path, patch: pytest.MonkeyPatch, faults: Faults = ALL) -> Simulation:
+    """Return a job in which partitions change their instances all the time, with rows of them on many ways.
+
+    Channels have room for all rows, so that those of a giver may wait while the taker's overtake them.
+    """
+    in_order_of_arrival(patch)
+    simulation = rescaled("ordered", folder, managed=True)
+    simulation.faults, simulation.moves, simulation.moves_wanted = faults, True, 400.0
+    simulation.loop = replace(simulation.loop, batch_rows=2, channel_bytes=1 << 20)
+    return simulation
+
+
+@pytest.mark.parametrize("faults", [LATE, ALL], ids=["late", "all faults"])
+def test_partitions_move_all_the_time_and_their_rows_stay_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    simulation = handing_over(tmp_path, monkeypatch, faults)
+    results = [simulation.run(seed) for seed in HANDED_OVER]
+    assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
+    assert sum(result.moves.partitions for result in results if result.moves is not None) > 0
+
+
+def test_rows_that_overtake_others_of_their_partition_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a bug: who takes a partition reads it on before the rows that were read of it have passed."""
+    monkeypatch.setattr(ManagedPartitions, "_has_passed", lambda self, handover: True)
+    simulation = handing_over(tmp_path, monkeypatch, LATE)
+    problems = (simulation.run(seed).problem for seed in MANY)
+    assert any(problem is not None and "rows are missing" in problem for problem in problems)
+
+
 def in_order_of_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare what depends on the order of rows in a partition, too: that is promised by its key."""
     monkeypatch.setattr(ProcessDescriptor, "depends_on", lambda self, spec: None)
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")
+@pytest.mark.parametrize("seeds", PARTS_OF_SEEDS, ids=part_name)
 @pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
 @pytest.mark.parametrize("name", MOVING)
-def test_every_seed_puts_out_what_the_undisturbed_run_does(name: str, tmp_path: Path, *, managed: bool) -> None:
+def test_every_seed_puts_out_what_the_undisturbed_run_does(
+    name: str, seeds: range, tmp_path: Path, *, managed: bool
+) -> None:
     simulation = rescaled(name, tmp_path, managed=managed)
-    check([simulation.run(seed) for seed in SEEDS], live=managed and name != "upserted")
+    check([simulation.run(seed) for seed in seeds], live=managed and name != "upserted")

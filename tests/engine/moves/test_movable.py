@@ -74,5 +74,5 @@ def test_what_an_upsert_sink_is_behind_does_not_move() -> None:
 )
 def test_what_is_wrong_with_a_change_of_owners(groups: list[tuple[int, int, int]], told: str | None) -> None:
     owners = np.array([0, 0, 1, 1, 2], np.int32)
-    found = fault(owners, 3, groups)
+    found = fault(owners, range(3), groups)
     assert found == told if told is None else told in str(found)

@@ -144,6 +144,9 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, int]: st.dictionaries(st.text(max_size=5), st.integers(-9, 9), max_size=3),
     dict[str, int | None]: st.dictionaries(st.text(max_size=5), MAYBE, max_size=3),
     dict[int, int]: st.dictionaries(st.integers(0, 99), st.integers(0, 99), max_size=3),
+    dict[int, tuple[int, ...]]: st.dictionaries(
+        st.integers(0, 99), st.lists(st.integers(0, 99), max_size=3).map(tuple), max_size=3
+    ),
     dict[int, bytes]: st.dictionaries(st.integers(0, 99), st.binary(max_size=9), max_size=3),
     dict[str, Any]: st.dictionaries(st.text(max_size=5), JSON, max_size=3),
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
