@@ -36,10 +36,10 @@ class Member:
         self.barriers: list[int] = []
         self.say: Callable[[InstanceReport], None]
 
-    def cut(self, pages: Any = None, *, epoch: int | None = None, ended: bool = False) -> InstanceCut:
+    def cut(self, buckets: Any = None, *, epoch: int | None = None, ended: bool = False) -> InstanceCut:
         """Say that the barrier passed, or that it ended; return the cut."""
         passed = self.barriers[-1] if epoch is None else epoch
-        part = OperatorCut(self.name, 0, {}, {}, pages=pages, receipt=f"{self.name} at {passed}")
+        part = OperatorCut(self.name, 0, {}, {}, buckets=buckets, receipt=f"{self.name} at {passed}")
         made = InstanceCut(self.name, passed, (part,), ended)
         self.say(made)
         return made

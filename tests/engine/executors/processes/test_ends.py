@@ -68,12 +68,13 @@ def test_a_task_manager_ends_when_its_link_is_closed_by_a_head_that_lives() -> N
 
 def test_a_process_that_begins_after_its_head_has_ended_ends_at_once(tmp_path: Path) -> None:
     # A Python that begins when the head is gone, which it sees nowhere but in the number of its parent.
-    slow = tmp_path / "python"
-    slow.write_text(f'#!/bin/sh\nhead=$PPID\nwhile kill -0 $head 2>/dev/null; do :; done\nexec {sys.executable} "$@"\n')
+    slow, gone = tmp_path / "python", tmp_path / "gone"
+    slow.write_text(f'#!/bin/sh\nwhile [ ! -e {gone} ]; do :; done\nexec {sys.executable} "$@"\n')
     slow.chmod(0o755)
     with head(managers=[[]], service=DEAF, executable=str(slow)) as process, watched(line(process)) as processes:
         process.kill()
         process.wait()
+        gone.touch()
         assert have_ended(processes, WAIT_S)
 
 
