@@ -24,8 +24,8 @@ from penstock.state.tables.image import StoreDump
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
 from tests.engine.executors.test_simulated_moves import MOVING
 
-FEW = (1, 4, 5)
-"""Seeds that ask for several moves."""
+FEW = range(1, 17)
+"""So many seeds; sources move, too, so not every one moves state."""
 
 HEADS = range(1, 33)
 """So many seeds in which heads are killed, in moves and between them."""
@@ -46,16 +46,17 @@ def managed(name: str, folder: Path, head_kills: int = 0, faults: Faults = ALL) 
     return made
 
 
-def check(results: list[SeedResult]) -> None:
+def check(results: list[SeedResult], least: int) -> None:
+    """Hold results to the undisturbed run's; at least so many moves were done, and some of state."""
     assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
     moves = [result.moves for result in results if result.moves is not None]
-    assert sum(item.done for item in moves) > len(results)
+    assert sum(item.done for item in moves) >= least
     assert sum(item.state_bytes for item in moves) > 0
 
 
 def test_a_few_seeds_of_moves_between_task_managers_put_out_what_the_undisturbed_run_does(tmp_path: Path) -> None:
     simulation = managed("tumbled", tmp_path)
-    check([simulation.run(seed) for seed in FEW])
+    check([simulation.run(seed) for seed in FEW], 6)
 
 
 def test_state_that_gets_lost_on_its_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ def test_every_seed_of_moves_between_task_managers_puts_out_what_the_undisturbed
 ) -> None:
     simulation = managed(name, tmp_path)
     results = [simulation.run(seed) for seed in range(1, 41)]
-    check(results)
+    check(results, len(results) // 4)
     assert sum(result.moves.failed for result in results if result.moves is not None) > 0
 
 
