@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.shedding.later_batches import MOST_MS, PART, left_for_later
+from tests.papers_cases import cases
 
 BATCHES = st.lists(st.tuples(st.floats(0.0, 1e3), st.floats(0.0, 2 * MOST_MS)), max_size=40)
 
 
+@settings(max_examples=cases())
 @given(BATCHES, st.floats(1.0, 1e4))
 def test_what_is_left_is_small_and_has_not_waited_long_and_the_rest_fills_the_room(
     batches: list[tuple[float, float]], room: float

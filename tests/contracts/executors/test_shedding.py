@@ -166,7 +166,9 @@ def test_of_64_records_in_a_row_strata_keep_what_the_rate_says(
     log = job.log()
     job.check_kept(metrics, log)
     assert {item.keep for item in log} == {0.5, 1.0, 0.25}
-    assert {item.dealing.since for item in log if item.dealing is not None} == {0}
+    begun = {item.dealing.since for item in log if item.dealing is not None}
+    # A rate may reach a task manager behind its first rows; that dealing begins where a stretch does is checked above.
+    assert begun == {0} if way.startswith("embedded") else 0 in begun
 
 
 @pytest.mark.parametrize("strata", [False, True], ids=["independent", "strata"])

@@ -153,6 +153,7 @@ def test_a_job_that_lacks_task_managers_gets_them_and_its_answer_is_exact(tmp_pa
     assert all(item.same for item in redecide(tmp_path / "one" / "actions.jsonl", "sage", {}))
 
 
+@pytest.mark.long("its core must be free; tests/scheduler/test_sage.py has the order of the rules")
 def test_a_job_that_lacks_cpu_gets_it_before_task_managers(tmp_path: Path) -> None:
     sized = Sized(tmp_path / "one", "short-of-cpu")
     handle = sized.start(300.0, Burns, {"cores": 4, "first_cores": 0.3})
