@@ -108,7 +108,7 @@ class LocalSic:
             if not self._sheds or now_ns < self._peek_ns:
                 return
             self._peek_ns = now_ns + PEEK_NS
-            if any(head.has_admitted() for build in builds for head in build.heads()):
+            if any(head.unread() for build in builds for head in build.heads()):
                 return
         self._check_ns = now_ns + CHECK_NS
         self._peek_ns = now_ns + PEEK_NS
@@ -135,15 +135,16 @@ class LocalSic:
         places, worth, rows, waited_ms = list[int](), list[float](), list[int](), list[float]()
         decided_ns, self._decided_ns = self._decided_ns, {}
         for head in heads:
-            groups = fed.get(head.name, ())
+            groups, unread = fed.get(head.name, ()), head.unread()
             for name, records in sorted(head.waiting(old=terms.shed_backlog).items()):
                 batches += [(head, name, records, group) for group, _, _ in groups]
                 places += [place for _, place, _ in groups]
                 worth += [sic * records for _, _, sic in groups]
                 rows += [records] * len(groups)
                 since_ns = self._decided_ns[id(head), name] = decided_ns.get((id(head), name), now_ns)
-                # What feeds several groups is decided on for all of them; what loses nothing need not wait.
-                may_wait = len(groups) == 1 and groups[0][0].minimum < 1.0
+                # What feeds several groups is decided on for all of them; what loses nothing need not wait, and what
+                # was admitted and not come to would wait again and again.
+                may_wait = len(groups) == 1 and groups[0][0].minimum < 1.0 and not unread.get(name)
                 waited_ms += [(now_ns - since_ns) / 1e6 if may_wait else np.inf] * len(groups)
         buffer = InputBuffer(np.array(places, np.int32), np.array(worth, np.float64), np.array(rows, np.int64))
         waiting = np.zeros(len(self._rows))

@@ -39,7 +39,7 @@ class RandomAdmissions:
             head = instance.head
             if head is None or head.name not in self._sources or head.ended:
                 continue
-            waits = head in self._bound and not head.has_admitted()
+            waits = head in self._bound and not head.unread()
             if self._dice.chance(_SOON if waits else self._chance):
                 self._admit(head)
                 instance.on_change()

@@ -101,7 +101,7 @@ def test_only_what_is_admitted_is_read_and_the_rest_waits(run: Run) -> None:
     run.admit(Admission(10, False), Admission(20, True))
     assert run.found == {"few": list(range(10, 30)), "many": list(range(10, 30))}
     assert run.build.heads()[0].waiting(old=True) == {"0": 70}
-    assert not run.build.heads()[0].has_admitted()
+    assert not run.build.heads()[0].unread()
     run.admit(Admission(70, False))
     assert run.found["many"] == list(range(10, 30))
 

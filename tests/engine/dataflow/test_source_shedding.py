@@ -269,4 +269,16 @@ def test_what_stays_is_read_in_the_turn_in_which_what_was_before_it_is_dropped()
     head.head.admit({"0": [Admission(6, False), Admission(2, True)]})
     elements = head.poll()
     assert xs([*elements, *head.head.cut()]) == [6, 7]
-    assert (head.counters.shed, head.head.has_admitted(), head.head.wake_ns()) == (6, False, None)
+    assert (head.counters.shed, head.head.unread(), head.head.wake_ns()) == (6, {}, None)
+
+
+def test_what_was_admitted_and_is_not_read_yet_is_known() -> None:
+    head = Shedding({"0": [dropped(0, 6), numbered(6, 2), numbered(8, 2)]})
+    head.head.admit({"0": [Admission(6, False), Admission(4, True)]})
+    assert head.head.unread() == {"0": True}
+    head.poll()
+    assert head.head.unread() == {"0": True}
+    head.poll()
+    assert head.head.unread() == {}
+    head.head.admit({"0": [Admission(3, False)]})
+    assert head.head.unread() == {"0": False}
