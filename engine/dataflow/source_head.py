@@ -234,8 +234,8 @@ class SourceHead:
         return {name: records for name, records in waiting.items() if records is not None}
 
     def unread(self) -> dict[str, bool]:
-        """Return the partitions of which not all is read yet that was admitted, and whether some of it is to be kept."""
-        return {item.name: any(each.is_kept for each in item.admissions) for item in self._partitions if item.admissions}
+        """Return the partitions of which something admitted is not read yet, and whether some of it is to be kept."""
+        return {item.name: item.has_kept() for item in self._partitions if item.admissions}
 
     def take_stretches(self) -> tuple[Stretch, ...]:
         """Return what was read since the last call, with its keep rates; nothing as long as it is not armed.

@@ -114,6 +114,10 @@ class Partition:
             first = self.admissions[0]
             self.admissions[0] = replace(first, records=first.records - records)
 
+    def has_kept(self) -> bool:
+        """Return whether some of what is admitted and not read is to be kept."""
+        return any(admitted.is_kept for admitted in self.admissions or ())
+
     def rest_after_drop(self, now_ns: int) -> None:
         """Leave it alone until more has come, as all that was there has been dropped."""
         self.retry_ns = now_ns + DROPPED_NS
