@@ -367,7 +367,7 @@ class _Life:
         """
         self._world.history.event(text)
         if self._world.drains is not None:
-            self._world.drains.told(text)
+            self._world.drains.hear(text)
         if text.startswith("CHECKPOINTS SKIPPED") and not self._world.fate.damaged:
             raise BugError(f"no fault has damaged a checkpoint: {text}")
 

@@ -23,7 +23,7 @@ from penstock.benchmarks.papers.real.job_process import (
     wait_until_it_reads,
 )
 from penstock.benchmarks.papers.real.schedule import Phase, TopicLoad
-from penstock.benchmarks.papers.real.started import MOST_S, is_so_within, lines, started, wait
+from penstock.benchmarks.papers.real.started import MOST_S, end, is_so_within, lines, started, wait
 from penstock.model.errors import FatalError
 
 _OVERLOAD = 1.5
@@ -68,7 +68,7 @@ def at_pace(case: RealCase, kafka: str, folder: Path, cores: CoreShares, purpose
     """Return what a job takes of rows that come faster than it can; ``guess``: rows/s of each topic that it can take.
 
     Raises:
-        FatalError: no rows wait, however fast they come.
+        FatalError: no rows wait, however fast they come, or the job says nothing of itself meanwhile.
     """
     for number in range(1, 4):
         measured = _at_rate(case, kafka, folder, cores, f"{purpose}-{number}", guess)
@@ -94,10 +94,13 @@ def _at_rate(
         to_inject, injected = Orders(kafka, loads, LEAD_S), folder / f"{purpose}-injected.jsonl"
         with started("injector", to_inject.text(), injected) as injector:
             wait(injector, LEAD_S + phase.seconds)
-        _end(subject)
+        end(subject)
     begin_ns = lines(injected)[0]["begin_ns"]
     full_ns, end_ns = (begin_ns + int(at_s * 1e9) for at_s in (_FULL_AFTER_S, phase.seconds))
-    first, *_, last = [each for each in lines(notes)[1:] if each["read"] and full_ns <= each["at_ns"] <= end_ns]
+    samples = [each for each in lines(notes)[1:] if each["read"] and full_ns <= each["at_ns"] <= end_ns]
+    if len(samples) < 2:
+        raise FatalError(f"the job of {case.name} was not heard of for {counted_s:g} s while its capacity was measured")
+    first, last = samples[0], samples[-1]
     # A source that has not said yet how much waits says none.
     is_full = any(last["waiting"].values()) or last["between"] > 0
     return _between(case, first, last) if is_full else None
@@ -141,11 +144,5 @@ def _after_first(
     rows = fill(kafka, loads, wanted)
     if not is_so_within(subject, notes, MOST_S, partial(has_taken, first + rows)):
         raise FatalError("the job of the run does not take the rows that its capacity is measured with")
-    _end(subject)
+    end(subject)
     return before
-
-
-def _end(subject: "subprocess.Popen[str]") -> None:
-    assert subject.stdin is not None
-    subject.stdin.close()
-    wait(subject)

@@ -28,7 +28,7 @@ from penstock.benchmarks.papers.real.job_process import (
     wait_until_it_reads,
 )
 from penstock.benchmarks.papers.real.schedule import Phase
-from penstock.benchmarks.papers.real.started import is_so_within, lines, started, wait
+from penstock.benchmarks.papers.real.started import end, is_so_within, lines, started, wait
 from penstock.dev.kafka_broker import LocalBroker
 
 FINISHED = "run.json"
@@ -97,9 +97,7 @@ def _offered(case: RealCase, broker: LocalBroker, folder: Path, cores: CoreShare
         if case.catch_up_s:
             time.sleep(_KNOWN_S)
             is_so_within(subject, folder / "job.jsonl", case.catch_up_s, _has_all)
-        assert subject.stdin is not None
-        subject.stdin.close()
-        wait(subject)
+        end(subject)
     begun, *samples = lines(folder / "job.jsonl")
     injected = lines(folder / "injected.jsonl")
     return {

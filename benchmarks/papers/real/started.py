@@ -52,6 +52,17 @@ def wait(process: "subprocess.Popen[str]", work_s: float = 0.0) -> None:
         raise FatalError("a process of the run failed; its own words stand above")
 
 
+def end(process: "subprocess.Popen[str]") -> None:
+    """Close the stdin of a process, by which it is told to end, and wait for it.
+
+    Raises:
+        FatalError: it failed, or goes on for too long.
+    """
+    assert process.stdin is not None
+    process.stdin.close()
+    wait(process)
+
+
 def is_so_within(
     process: "subprocess.Popen[str]", notes: Path, limit_s: float, holds: Callable[[Mapping[str, Any]], bool]
 ) -> bool:

@@ -6,14 +6,14 @@ Those that shed decide as on a job, where what waits, what is old, and what a ro
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from penstock.benchmarks.papers.real.joined_windows import joined
 from penstock.engine.control.lag_maxima import with_lag_maxima
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.steering import role_of, scaler, steering
-from penstock.model.control import Control
+from penstock.model.control import Control, Shed
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
@@ -118,7 +118,7 @@ def shed_looks(name: str, ticks: Sequence[ClusterSnapshot], graph: ExecutionGrap
 
     Nothing can move. Rates are as they would be if none had been set before.
     """
-    shedding = LoadShedding(graph, Control(shed=name), moves=False)  # type: ignore[arg-type]
+    shedding = LoadShedding(graph, Control(shed=cast(Shed, name)), moves=False)
     seen, pending = list[Seen](), list[ClusterSnapshot]()
     for tick in ticks:
         pending.append(tick)

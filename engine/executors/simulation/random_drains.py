@@ -45,6 +45,6 @@ class RandomDrains:
             # The job is about to end.
             return
 
-    def told(self, text: str) -> None:
-        """Take in what the job tells its user."""
+    def hear(self, text: str) -> None:
+        """Take in a notice of the job to its user."""
         self.counts.live += text.startswith("DRAINED")

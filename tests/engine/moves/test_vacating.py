@@ -3,26 +3,16 @@
 import numpy as np
 import pytest
 
-import penstock as ps
-from penstock import col, count
 from penstock.engine.executors.managers.places import deal_out
 from penstock.engine.moves.live_changes import LiveChange, live_change
 from penstock.engine.moves.vacating import vacated
-from penstock.engine.plan.planner import plan
 from penstock.engine.plan.recut import recut
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.model.execution_graph import ExecutionGraph
+from tests.engine.moves.test_live_changes import counted
 
 KEY_GROUPS = 16
 MANAGERS = ["tm-0", "tm-1", "tm-2"]
-
-
-def counted(parallelism: int) -> ExecutionGraph:
-    job = ps.Job()
-    rows = ps.read_nexmark("bid", ps.NexmarkConfig(events=10), watermark="1s", job=job).name("rows")
-    some = rows.filter(col("auction") > 0).name("some")
-    some.key_by("auction").agg(seen=count()).name("counts").write_black_hole(mode="changelog").name("out")
-    return plan(job.graph, parallelism)
 
 
 GRAPH = counted(3)
