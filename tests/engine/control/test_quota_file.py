@@ -14,9 +14,8 @@ TAKES = """
 import sys
 from pathlib import Path
 from penstock.engine.control.quota_file import QuotaFile
-from penstock.scheduler.shared_quota import Ask, Lease
+from penstock.scheduler.shared_quota import Ask
 job, keeper = sys.argv[2], QuotaFile("team", Path(sys.argv[1]), lambda: 0.0)
-keeper.renew(Lease(job, 1.0, 0.0))
 for step in range(1, 101):
     got = keeper.take(Ask(job, 1.0 + step, 0.0, 50.0)).result()
 print(got.cores)
@@ -50,9 +49,12 @@ def test_two_jobs_share_what_there_is(tmp_path: Path) -> None:
 
 
 def test_processes_that_ask_at_once_never_get_more_than_there_is(tmp_path: Path) -> None:
+    # What a job has as it begins is its own, asked for or not: all have it before the first asks for more.
+    names, keeper = [f"job-{number}" for number in range(3)], QuotaFile("team", tmp_path, lambda: 0.0)
+    for name in names:
+        keeper.renew(Lease(name, 1.0, 0.0))
     jobs = [
-        subprocess.Popen([sys.executable, "-c", TAKES, str(tmp_path), f"job-{job}"], stdout=subprocess.PIPE)
-        for job in range(3)
+        subprocess.Popen([sys.executable, "-c", TAKES, str(tmp_path), name], stdout=subprocess.PIPE) for name in names
     ]
     got = [float(job.communicate()[0]) for job in jobs]
     assert all(job.returncode == 0 for job in jobs)
