@@ -1,4 +1,4 @@
-"""Turns of the instances that can run: deficit round robin over their shares of the core.
+"""Turns of the instances that can run: deficit round robin over their shares of the core, and fair reading.
 
 Kept by the worker loop. Nothing here depends on how many instances there are, only on how many can run.
 """
@@ -6,6 +6,7 @@ Kept by the worker loop. Nothing here depends on how many instances there are, o
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
+from heapq import heappop, heappush, heapreplace
 
 from penstock.engine.dataflow.instance import Instance
 
@@ -26,7 +27,12 @@ class TurnStanding(Enum):
 
 
 class Turns:
-    """The instances that can run, by their standing."""
+    """The instances that can run, by their standing.
+
+    Of those that read, the one comes next that has used the core least for its share, by start-time fair queueing.
+    What others do behind it is use of the one that read last: a source whose rows are dear where they are read, and
+    one whose rows are dear behind it, get as much. Who had nothing to read meanwhile has no claim for that.
+    """
 
     def __init__(self, shares: Mapping[str, float] | None = None) -> None:
         """``shares`` maps instance names to their weight, 1.0 when absent."""
@@ -36,6 +42,13 @@ class Turns:
         self._queues: dict[TurnStanding, deque[Instance]] = {standing: deque() for standing in TurnStanding}
         self._queued: dict[TurnStanding, set[int]] = {standing: set() for standing in TurnStanding}
         self._deficit_ns: dict[int, int] = {}
+        # Use of readers, for a share of 1.0; those that can read lie in the heap by what it was, or less.
+        self._used_ns: dict[int, float] = {}
+        self._readers: list[tuple[float, int, Instance]] = []
+        self._in_heap: set[int] = set()
+        self._pushed = 0
+        self._began_ns = 0.0
+        self._reader: Instance | None = None
 
     def set_share(self, instance: str, share: float) -> None:
         """Grant an instance another share, above 0."""
@@ -48,7 +61,13 @@ class Turns:
             self._standing.pop(key, None)
             return
         self._standing[key] = standing
-        if key not in self._queued[standing]:
+        if standing is TurnStanding.READING:
+            if key not in self._in_heap:
+                self._used_ns[key] = max(self._used_ns.get(key, 0.0), self._began_ns)
+                self._pushed += 1
+                self._in_heap.add(key)
+                heappush(self._readers, (self._used_ns[key], self._pushed, instance))
+        elif key not in self._queued[standing]:
             self._queued[standing].add(key)
             self._queues[standing].append(instance)
 
@@ -57,20 +76,46 @@ class Turns:
         key = id(instance)
         self._standing.pop(key, None)
         self._deficit_ns.pop(key, None)
+        self._used_ns.pop(key, None)
+        if key in self._in_heap:
+            self._in_heap.discard(key)
+            self._readers = sorted(entry for entry in self._readers if entry[2] is not instance)
+        if self._reader is instance:
+            self._reader = None
         for standing, queue in self._queues.items():
             if key in self._queued[standing]:
                 self._queued[standing].discard(key)
                 queue.remove(instance)
 
     def spend(self, instance: Instance, spent_ns: int) -> None:
-        """Take what an instance has used off what it may use."""
-        self._deficit_ns[id(instance)] = self._deficit_ns.get(id(instance), 0) - spent_ns
+        """Take what an instance has used off what it may use, and what the last that read may."""
+        if self._standing.get(id(instance)) is TurnStanding.READING:
+            self._reader = instance
+        else:
+            self._deficit_ns[id(instance)] = self._deficit_ns.get(id(instance), 0) - spent_ns
+        if self._reader is not None:
+            key, share = id(self._reader), self._shares.get(self._reader.name, 1.0)
+            self._used_ns[key] = self._used_ns.get(key, 0.0) + spent_ns / share
 
     def next(self) -> Instance | None:
         """Return whose turn it is, None when nobody can run."""
         for standing in TurnStanding:
-            instance = self._first(standing)
+            instance = self._least_used() if standing is TurnStanding.READING else self._first(standing)
             if instance is not None:
+                return instance
+        return None
+
+    def _least_used(self) -> Instance | None:
+        while self._readers:
+            used_ns, number, instance = self._readers[0]
+            key = id(instance)
+            if self._standing.get(key) is not TurnStanding.READING:
+                heappop(self._readers)
+                self._in_heap.discard(key)
+            elif self._used_ns[key] > used_ns:
+                heapreplace(self._readers, (self._used_ns[key], number, instance))
+            else:
+                self._began_ns = used_ns
                 return instance
         return None
 

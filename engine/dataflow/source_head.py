@@ -15,6 +15,7 @@ from penstock.engine.core.contract import Clock, DeadLetters, RowCounters, aslee
 from penstock.engine.core.elements import END_OF_TIME_US, NO_ROWS, Batch, Element, EndOfStream, Left, Sic
 from penstock.engine.dataflow.gathered_rows import GatheredRows
 from penstock.engine.dataflow.partition_handover import GivenPartition, HeldSource, PartitionHandover
+from penstock.engine.dataflow.partition_progress import behind_of, logs_of, waiting_of
 from penstock.engine.dataflow.partition_sample import PartitionSample, partition_log, rates_of
 from penstock.engine.dataflow.source_discovery import SourceDiscovery
 from penstock.engine.dataflow.source_intake import SourceIntake
@@ -96,26 +97,12 @@ class SourceHead:
         return self._watermark.time_us
 
     def behind(self) -> dict[str, int]:
-        """Return how many messages wait in each partition that knows it; from any thread."""
-        behind = {item.name: item.reader.behind() for item in tuple(self._partitions)}
-        return {name: messages for name, messages in behind.items() if messages is not None}
+        """Return how many records wait in each partition whose reader knows it; from any thread."""
+        return behind_of(tuple(self._partitions))
 
     def logs(self) -> list[tuple[str, int, int | None, int | None]]:
-        """Return of each partition its name, the records taken, and its reader's `behind` and `appended`.
-
-        Those whose reader knows neither are left out. Of a source that has read all there is one row says so, with no
-        name. From any thread.
-        """
-        partitions = tuple(self._partitions)
-        if all(item.ended for item in partitions):
-            taken = sum(item.taken for item in partitions)
-            return [("", taken, 0, taken)]
-        logs = [
-            (item.name, item.taken, item.reader.behind(), item.reader.appended())
-            for item in partitions
-            if not item.ended
-        ]
-        return [log for log in logs if log[2:] != (None, None)]
+        """Return of each partition its name and how far it is, as `logs_of` says; from any thread."""
+        return logs_of(tuple(self._partitions))
 
     @property
     def ordered(self) -> bool:
@@ -223,15 +210,8 @@ class SourceHead:
             item.admissions = None if admitted is None else deque(admitted)
 
     def waiting(self, *, old: bool) -> dict[str, int]:
-        """Return how many records wait in each partition whose reader knows it and that has not ended.
-
-        Unless ``old``, those are left out of which records wait that were there when it was read first.
-        """
-        partitions = [
-            item for item in self._partitions if not item.ended and (old or item.taken >= (item.old or item.taken))
-        ]
-        waiting = {item.name: item.reader.behind() for item in partitions}
-        return {name: records for name, records in waiting.items() if records is not None}
+        """Return how many records wait in each partition that has not ended, as `waiting_of` says."""
+        return waiting_of(self._partitions, old=old)
 
     def unread(self) -> dict[str, bool]:
         """Return the partitions of which something admitted is not read yet, and whether some of it is to be kept."""
@@ -254,7 +234,7 @@ class SourceHead:
         return {item.name: msgspec.to_builtins(self._position(item)) for item in self._partitions}
 
     def poll(self) -> Iterator[Element]:
-        """Read once from the partition that is furthest behind and yield what follows from it."""
+        """Read from the partition that is furthest behind, and from others while all is little; yield what follows."""
         if self._stopping is not None:
             yield from self._finish(self._stopping)
             return
@@ -264,9 +244,7 @@ class SourceHead:
             self._discover(self._discovery, now_ns)
             if not self._partitions:
                 yield from self._watermark.advance(self._partitions, now_ns)
-        ready = [item for item in self._partitions if not item.ended and self._is_due(item, now_ns)]
-        if ready:
-            yield from self._read(min(ready, key=lambda item: item.latest_us), now_ns)
+        yield from self._read_due(now_ns)
         if self._discovery is None and not is_held and all(item.ended for item in self._partitions):
             if not self._pace.keeps:
                 yield from self._finish(EndOfStream())
@@ -341,7 +319,20 @@ class SourceHead:
         at = item.reader.position()
         return PartitionPosition(at, item.latest_us, self._watermark.time_us, item.ended, item.normaliser.rows)
 
-    def _read(self, partition: Partition, now_ns: int) -> Iterator[Element]:
+    def _read_due(self, now_ns: int) -> Iterator[Element]:
+        """Read each partition that is due once at most, until something has left.
+
+        A step costs the same whatever it brings, so little that many partitions have is read in one, and leaves as one.
+        """
+        due = [item for item in self._partitions if not item.ended and self._is_due(item, now_ns)]
+        due.sort(key=lambda item: item.latest_us)
+        for item in due:
+            taken = item.taken
+            yield from self._read(item, now_ns, is_last=item is due[-1])
+            if item.taken > taken and not self._gathered.rows:
+                return
+
+    def _read(self, partition: Partition, now_ns: int, *, is_last: bool) -> Iterator[Element]:
         most, taken = self._pace.batch_rows - self._gathered.rows, partition.taken
         if partition.admissions:
             admitted = partition.admissions[0]
@@ -369,9 +360,9 @@ class SourceHead:
             self._gathered.add(good, now_ns, *rates, sic)
         elif is_dropped and not read.ended and partition.admissions and partition.admissions[0].is_kept:
             # What was dropped was no work yet: what stays of it is read in the same turn.
-            yield from self._read(partition, now_ns)
+            yield from self._read(partition, now_ns, is_last=is_last)
             return
-        quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
+        quiet = is_last and all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._leave(now_ns, force=quiet)
 
     def _leave(self, now_ns: int, *, force: bool) -> Iterator[Element]:

@@ -194,7 +194,7 @@ def test_a_drain_waits_until_partitions_are_where_they_go() -> None:
 
 def test_an_ended_partition_goes_along_and_stays_at_its_end() -> None:
     giver, taker = One(Timed({"a": [10], "b": [12, 22]}), ["a", "b"]), One(Timed(TIMES), [], joins=True)
-    giver.poll(4)
+    giver.poll(3)
     held = giver.head.hold_partitions("source[0]")
     assert (held.live, held.ended) == (("b",), ("a",))
     giver.head.handover.stop(["a", "b"], START_OF_TIME_US, None)

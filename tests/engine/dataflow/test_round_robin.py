@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,11 +99,83 @@ def test_those_with_much_to_do_go_first_and_those_with_little_last() -> None:
     assert turns.next() is None
 
 
+MS = 1_000_000
+
+
+def used_ms(shares: dict[str, float], readers: dict[str, tuple[int, int, int]], until_ms: int) -> dict[str, float]:
+    """Return the time of the core that readers had, with what others did for them.
+
+    ``readers``: what a read takes, what is done behind it, and how long there is nothing to read after it, ms.
+    """
+    clock = ManualClock()
+    made = {name: instance(name, Costly(clock), clock, [channel()]) for name in (*readers, "behind")}
+    names = {id(each): name for name, each in made.items()}
+    turns = Turns({made[name].name: share for name, share in shares.items()})
+    due_ms, used, now_ms = dict.fromkeys(readers, 0), dict.fromkeys(readers, 0.0), 0
+    while now_ms < until_ms:
+        for name in readers:
+            turns.place(made[name], TurnStanding.READING if due_ms[name] <= now_ms else None)
+        reader = turns.next()
+        if reader is None:
+            now_ms = min(due_ms.values())
+            continue
+        name = names[id(reader)]
+        read_ms, behind_ms, rest_ms = readers[name]
+        turns.spend(reader, read_ms * MS)
+        turns.place(made["behind"], TurnStanding.EAGER)
+        for _ in range(behind_ms):
+            assert turns.next() is made["behind"]
+            turns.spend(made["behind"], MS)
+        turns.place(made["behind"], None)
+        now_ms += read_ms + behind_ms
+        used[name] += read_ms + behind_ms
+        due_ms[name] = now_ms + rest_ms
+    return used
+
+
+def test_readers_share_the_core_with_what_is_done_behind_them() -> None:
+    # One has dear rows and much of them; two have cheap ones, come to them every moment, whose work is elsewhere.
+    used = used_ms({}, {"dear": (27, 0, 0), "one": (1, 6, 1), "two": (1, 6, 1)}, 30_000)
+    assert used["dear"] == pytest.approx(10_000, rel=0.02)
+    assert used["one"] == pytest.approx(used["two"], rel=0.02)
+
+
+def test_readers_have_their_shares() -> None:
+    used = used_ms({"a": 3.0}, {"a": (5, 0, 0), "b": (2, 9, 0)}, 10_000)
+    assert used["a"] / used["b"] == pytest.approx(3.0, rel=0.02)
+
+
+def test_who_had_nothing_to_read_has_no_claim_for_it() -> None:
+    clock = ManualClock()
+    turns = Turns()
+    busy, late = (instance(name, Costly(clock), clock, [channel()]) for name in ("busy", "late"))
+    turns.place(busy, TurnStanding.READING)
+    for _ in range(1_000):
+        assert turns.next() is busy
+        turns.spend(busy, MS)
+    turns.place(late, TurnStanding.READING)
+    order = []
+    for _ in range(10):
+        reader = turns.next()
+        assert reader is not None
+        order.append(reader)
+        turns.spend(reader, MS)
+    assert order.count(busy) == order.count(late) == 5
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=2, max_size=6))
+def test_nobody_is_ahead_of_another_by_more_than_one_read_of_each(costs: list[tuple[int, int]]) -> None:
+    readers = {f"r{number}": (read_ms, behind_ms, 0) for number, (read_ms, behind_ms) in enumerate(costs)}
+    used = used_ms({}, readers, 2_000)
+    assert max(used.values()) - min(used.values()) <= 2 * max(sum(each) for each in costs)
+
+
 def test_one_that_was_forgotten_has_no_turn() -> None:
     clock = ManualClock()
     turns = Turns()
     one = instance("one", Costly(clock), clock, [channel()])
     turns.place(one, TurnStanding.EAGER)
+    turns.place(one, TurnStanding.READING)
     turns.forget(one)
     assert turns.next() is None
 

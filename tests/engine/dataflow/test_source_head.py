@@ -79,8 +79,8 @@ def test_partitions_hold_the_watermark_at_their_minimum() -> None:
 
 def test_the_partition_that_is_furthest_behind_is_read() -> None:
     source = Scripts({"a": [rows(10), rows(40), rows(90)], "b": [rows(20), rows(30), rows(50)]})
-    Head(source).poll(7)
-    assert [partition for partition, _ in source.asked] == ["a", "b", "a", "b", "b", "a", "b"]
+    Head(source).poll(6)
+    assert [partition for partition, _ in source.asked] == ["a", "b", "a", "b", "b", "a"]
 
 
 def test_an_ended_partition_no_longer_holds_the_watermark() -> None:
@@ -113,7 +113,7 @@ def test_rows_without_event_time_and_rejected_records_are_dead_letters() -> None
 def test_an_unbounded_partition_that_has_nothing_becomes_idle() -> None:
     source = Scripts({"a": [rows(10), rows(30), *repeat(NOTHING, 200)], "b": repeat(NOTHING)}, bounded=False)
     head = Head(source)
-    assert head.poll(3) == ["1 rows", "1 rows"]
+    assert head.poll(2) == ["1 rows", "1 rows"]
     head.clock.advance_ns(99 * MS)
     assert head.poll() == []
     head.clock.advance_ns(2 * MS)
@@ -280,10 +280,27 @@ def test_a_silent_partition_does_not_hurry_the_others() -> None:
     steps: dict[str, Sequence[Step] | Iterator[Step]] = {"a": [rows(index) for index in range(9)], "b": repeat(nothing)}
     head = Head(Scripts(steps, bounded=False), batch_rows=80)
     for _ in range(4):
-        assert head.poll(2) == []
+        assert head.poll() == []
         head.clock.advance_ns(RETRY_NS)
     head.clock.advance_ns(10 * MS)
-    assert head.poll(1) == ["4 rows"]
+    assert head.poll() == ["4 rows"]
+
+
+def test_little_of_many_partitions_is_read_in_one_step_and_leaves_as_one() -> None:
+    source = Scripts({name: [rows(at), NOTHING, rows(at + 10)] for at, name in enumerate("abcd")}, bounded=False)
+    head = Head(source, batch_rows=80)
+    assert head.poll() == []
+    assert head.poll() == ["4 rows", "to 0"]
+    assert [partition for partition, _ in source.asked] == [*"abcdabcd"]
+    head.clock.advance_ns(RETRY_NS)
+    assert head.until_the_end() == ["4 rows", "end"]
+
+
+def test_a_step_ends_with_what_leaves() -> None:
+    source = Scripts({"a": [rows(*range(8)), rows(20)], "b": [rows(1)], "c": [rows(2), rows(3)]})
+    head = Head(source, batch_rows=64)
+    assert head.poll() == ["8 rows"]
+    assert len(source.asked) == 1
 
 
 def test_gathered_rows_leave_without_another_read() -> None:

@@ -164,7 +164,7 @@ def test_a_cut_anywhere_changes_no_row_and_no_watermark(
 def test_the_watermark_is_said_again_and_only_once() -> None:
     run = Run(Timed({"a": [[10], [20], [30]], "b": [[15], [40]]}))
     head = run.start({})
-    for _ in range(4):
+    for _ in range(3):
         run.take(list(head.poll()))
     positions = run.cut(head)
     said_us = run.watermarks[-1]
