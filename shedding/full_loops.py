@@ -6,7 +6,7 @@ with either lets more rows in than it can take, cycle after cycle, and what wait
 called once a cycle before the policy, behind `segments`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,8 +25,12 @@ MOST = 0.25
 _LEARNED = 0.5
 """The weight of a window in what a machine cannot do; the first counts whole."""
 
-_KEPT_WHEN_FULL, _KEPT_WITH_ROOM = 0.99, 0.5
-"""The share that remains after a window in which nothing waited, of a machine with nothing left and of another."""
+_KEPT_WHEN_FULL, _KEPT_IF_ALL_FITS, _KEPT_WITH_ROOM = 0.99, 0.8, 0.5
+"""The share that remains after a window in which nothing waited, of a machine with nothing left and of another.
+
+Of one with nothing left less remains if without it nothing need be shed: a loop that has time takes more and smaller
+steps, and so is full, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,15 @@ class FullLoops:
     waited: frozenset[str] = frozenset()
 
 
-def learned(before: FullLoops, counted: ClusterSnapshot, prepared: ClusterSnapshot) -> FullLoops:
+def learned(
+    before: FullLoops, counted: ClusterSnapshot, prepared: ClusterSnapshot, all_fits: Callable[[], bool]
+) -> FullLoops:
     """Return what machines cannot use after a window.
 
     ``counted``: the snapshot whose backlogs are those that count, and whose load is what loops worked; ``prepared``:
     the same with the load that the policy is to see. What ``prepared`` has as free of a machine that was full, and
-    before which rows waited at both ends of the window, is none.
+    before which rows waited at both ends of the window, is none. ``all_fits``: whether nothing need be shed if all that
+    it has as free is; asked only where that matters.
     """
     machines = counted.machines
     if machines.cpu_percent is None or prepared.machines.cpu_percent is None:
@@ -56,10 +63,16 @@ def learned(before: FullLoops, counted: ClusterSnapshot, prepared: ClusterSnapsh
         if is_full[row] and waits[row] and name in before.waited:
             known = float(free[row]) if known is None else known + _LEARNED * (float(free[row]) - known)
         elif known is not None and not waits[row]:
-            known *= _KEPT_WHEN_FULL if is_full[row] else _KEPT_WITH_ROOM
+            known *= _kept(bool(is_full[row]), all_fits)
         if known is not None and known >= 0.1:
             unusable[name] = known
     return FullLoops(unusable, frozenset(name for row, name in enumerate(machines.name) if waits[row]))
+
+
+def _kept(is_full: bool, all_fits: Callable[[], bool]) -> float:
+    if not is_full:
+        return _KEPT_WITH_ROOM
+    return _KEPT_IF_ALL_FITS if all_fits() else _KEPT_WHEN_FULL
 
 
 def with_full_loops(prepared: ClusterSnapshot, full: FullLoops) -> ClusterSnapshot:

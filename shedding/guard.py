@@ -35,10 +35,10 @@ class GuardRule:
     greater in the second half of these looks than in the first. ``history``: the looks of which the best rate is what
     can be read: one that was good enough a moment ago comes back after a pause, and so is no overload. Rows that take
     longer than they did are no pause: where more than is tolerated has waited for twice ``looks``, while rows went on
-    all the time at the rates of now, the mean rate of these is what can be read. ``raise_by``:
-    the controller raises what the guard lowered by no more than this in a cycle. ``saturated``: the share of its time
-    that the loop works from which on rows wait for it; below, they wait for something else, such as a slow sink, and to
-    shed them would not help: the source is held back.
+    all the time at the rates of now, the mean rate of these is what can be read. ``raise_by``: the controller raises
+    what the guard lowered by no more than this in a cycle, unless the loop has time left. ``saturated``: the share of
+    its time that the loop works from which on rows wait for it; below, they wait for something else, such as a slow
+    sink, and to shed them would not help: the source is held back.
     """
 
     looks: int = 4
@@ -72,8 +72,11 @@ def decided(
 ) -> GuardMemory:
     """Return the memory after a decision of the controller; caps that do not bind any more are gone.
 
-    So are those of sources that are ``exempt``: they are kept whole, as when shedding is switched off.
+    So are those of sources that are ``exempt``: they are kept whole, as when shedding is switched off. And so are
+    all, if the loop has had time left for as long as looks are remembered.
     """
+    if _has_time(rule, memory.looks[1:]):
+        return replace(memory, wanted=rates, caps={})
     caps = {name: min(NO_CAP, cap + rule.raise_by) for name, cap in memory.caps.items() if name not in exempt}
     binding = {name: cap for name, cap in caps.items() if cap < rates.sources.get(name, 1.0)}
     return replace(memory, wanted=rates, caps=binding)
@@ -100,7 +103,7 @@ def looked(
     if len(looks) <= rule.looks:
         return seen
     last = looks[-(rule.looks + 1) :]
-    share = sum(look.worked for look in last[1:]) / rule.looks
+    share = _mean_worked(last[1:])
     length_s = time_s - last[0].time_s
     if share < rule.saturated or length_s <= 0:
         return seen
@@ -118,6 +121,16 @@ def looked(
         if cap < now.rates.sources.get(name, 1.0):
             caps[name] = cap
     return replace(seen, caps=caps)
+
+
+def _has_time(rule: GuardRule, looks: Sequence[Look]) -> bool:
+    """Return whether the loop was never full for as many looks as backlogs grow over, in all that are remembered."""
+    parts = [looks[first : first + rule.looks] for first in range(0, len(looks), rule.looks)]
+    return len(looks) >= rule.history and all(_mean_worked(part) < rule.saturated for part in parts)
+
+
+def _mean_worked(looks: Sequence[Look]) -> float:
+    return sum(look.worked for look in looks) / len(looks)
 
 
 def _grows(looks: Sequence[Look], name: str) -> bool:

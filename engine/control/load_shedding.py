@@ -163,9 +163,9 @@ class LoadShedding:
         self._old = backlog.old
         segments = _segments(scope, seen, in_force)
         self._fits = fitted(seen, segments, self._fits)
-        prepared = with_segments(backlog.snapshot, segments, self._fits)
-        self._full = learned(self._full, backlog.snapshot, prepared)
-        prepared = with_full_loops(prepared, self._full)
+        all_free = with_segments(backlog.snapshot, segments, self._fits)
+        self._full = learned(self._full, backlog.snapshot, all_free, lambda: self._all_fits(all_free))
+        prepared = with_full_loops(all_free, self._full)
         self._errors.learn(scope, errors or {}, in_force)
         self._errors.decide(scope, lambda needs: self._is_feasible(_with_least(prepared, needs)))
         prepared = _with_least(prepared, self._errors.needs)
@@ -190,6 +190,13 @@ class LoadShedding:
         elif isinstance(decision, NoChange) and decision.cause is Cause.DECIDED:
             self._rates, self._infeasible = KeepRates(), ""
         return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))
+
+    def _all_fits(self, snapshot: ClusterSnapshot) -> bool:
+        """Return whether by this snapshot nothing need be shed."""
+        decision, _ = self.policy.decide(snapshot, self._memory)
+        if isinstance(decision, ShedPlan):
+            return min(decision.desired_accuracy, default=1.0) >= 1.0
+        return isinstance(decision, NoChange) and decision.cause is Cause.DECIDED
 
     def _is_feasible(self, snapshot: ClusterSnapshot) -> bool:
         """Return whether the minimums of a snapshot would fit; a policy that cannot see refuses none."""

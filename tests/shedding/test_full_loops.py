@@ -42,9 +42,12 @@ def free(worked: float, steps: float, full: FullLoops) -> list[float]:
     return [100.0 - float(each) for each in percent]
 
 
-def after(full: FullLoops, worked: float, steps: float, waiting: float = 0.0, queued: float = 0.0) -> FullLoops:
+def after(
+    full: FullLoops, worked: float, steps: float, waiting: float = 0.0, queued: float = 0.0, *, fits: bool = False
+) -> FullLoops:
     seen = snapshot(worked, waiting, queued)
-    return learned(full, seen, replace(seen, machines=replace(seen.machines, cpu_percent=[worked - steps] * 2)))
+    prepared = replace(seen, machines=replace(seen.machines, cpu_percent=[worked - steps] * 2))
+    return learned(full, seen, prepared, lambda: fits)
 
 
 def test_what_is_left_of_a_full_machine_before_which_rows_waited_is_not_free() -> None:
@@ -72,6 +75,8 @@ def test_a_machine_that_is_not_full_or_keeps_up_has_what_is_left(worked: float, 
 def test_it_is_forgotten_slowly_by_a_full_machine_and_soon_by_one_with_time() -> None:
     full = FullLoops({"m": 10.0}, frozenset({"m"}))
     assert after(full, 98.0, 10.0).unusable == pytest.approx({"m": 9.9})
+    # Nothing need be shed without it: then it is worth a try.
+    assert after(full, 98.0, 10.0, fits=True).unusable == pytest.approx({"m": 8.0})
     assert after(full, 60.0, 10.0).unusable == pytest.approx({"m": 5.0})
     for _ in range(8):
         full = after(full, 60.0, 10.0)
@@ -86,5 +91,5 @@ def test_it_is_a_quarter_of_a_core_at_most() -> None:
 def test_what_was_not_measured_teaches_nothing() -> None:
     seen, full = snapshot(98.0, 900.0), FullLoops({"m": 10.0}, frozenset({"m"}))
     bare = replace(seen, machines=replace(seen.machines, cpu_percent=None))
-    assert learned(full, bare, bare) == full
+    assert learned(full, bare, bare, lambda: True) == full
     assert with_full_loops(bare, full) is bare

@@ -58,6 +58,8 @@ class SimulatedStream:
     lost: float = 0.0
     steps: float = 0.0
     step_s: float = 0.0
+    fills: bool = False
+    stolen: float = 0.0
     noise: float = 0.0
     seed: int = 0
     guards: bool = True
@@ -75,6 +77,7 @@ class SimulatedStream:
         self.offered = self.read = 0.0
         self.time_s = BEGIN_S
         self.cycles = 0
+        self.taken_steps = 0.0
 
     def plan(self) -> ExecutionGraph:
         """Return the plan of the job."""
@@ -96,7 +99,8 @@ class SimulatedStream:
 
     def cycle(self, rate: float) -> float:
         """Let a cycle pass in which so many rows/s come; return the rate in force after it."""
-        offered, read, kept, busy = self.offered, self.read, 0.0, 0.0
+        offered, read, kept, self.taken_steps = self.offered, self.read, 0.0, 0.0
+        busy = used = 0.0
         for _ in range(STEPS):
             self.offered += rate * STEP_S
             keep = self.keep
@@ -104,20 +108,27 @@ class SimulatedStream:
             sink_rate = self.sink_rate(passed_s) if callable(self.sink_rate) else self.sink_rate
             row_s = self.row_s + (1.0 / sink_rate if self.blocks else 0.0)
             anyway = self.fixed + self.steps * self.step_s
-            room = (1.0 - self.lost - anyway) * STEP_S / row_s
+            room = (1.0 - self.lost - self.stolen - anyway) * STEP_S / row_s
             if not self.blocks:
                 room = min(room, sink_rate * STEP_S)
             taken = min(self.lag, room / keep)
             self.read += taken
             kept += taken * keep
             worked = min(1.0, anyway + taken * keep * row_s / STEP_S)
+            self.taken_steps += self.steps * STEP_S
+            if self.fills:
+                spare = max(0.0, 1.0 - self.lost - self.stolen - worked)
+                self.taken_steps += spare * STEP_S / self.step_s
+                worked += spare
+            used += worked * STEP_S
+            worked = min(1.0, worked + self.stolen)
             busy += worked * STEP_S
             self.time_s += STEP_S
             if self.guards and self.cycles:
                 inputs = {"due": SourceInput(self.offered, self.read)}
                 self.memory = looked(self.rule, self.memory, self.shedding.shedders, self.time_s, worked, inputs)
                 self.rates = capped(self.shedding.shedders, self.memory)
-        snapshot = self._snapshot(self.offered - offered, self.read - read, kept, busy)
+        snapshot = self._snapshot(self.offered - offered, self.read - read, kept, (busy, used))
         self.cycles += 1
         outcome = self.shedding.cycle(snapshot, self.rates, self.errors(rate))
         self.status = None if outcome is None else outcome.status
@@ -127,9 +138,10 @@ class SimulatedStream:
         self.rates = capped(self.shedding.shedders, self.memory)
         return self.keep
 
-    def _snapshot(self, appended: float, consumed: float, kept: float, busy_s: float) -> ClusterSnapshot:
+    def _snapshot(self, appended: float, consumed: float, kept: float, times_s: tuple[float, float]) -> ClusterSnapshot:
         window_s = STEPS * STEP_S
-        busy_s = min(window_s, busy_s * (1.0 + self.noise * float(self.random.standard_normal())))
+        off_by = 1.0 + self.noise * float(self.random.standard_normal())
+        busy_s, used_s = (min(window_s, each_s * off_by) for each_s in times_s)
         name = self.graph.name(self.graph.tasks[0])
         return ClusterSnapshot(
             self.cycles + 1,
@@ -146,10 +158,10 @@ class SimulatedStream:
                 [True],
                 records_in=[kept],
                 busy_ns=[busy_s * 1e9],
-                cpu_ns=[busy_s * 1e9],
+                cpu_ns=[used_s * 1e9],
                 age_s=[1e3],
                 queue_rows=[0.0],
-                steps=[self.steps * window_s] if self.steps else None,
+                steps=[self.taken_steps] if self.taken_steps else None,
             ),
             inputs=InputColumns([], [], offered=[]),
             partitions=PartitionColumns([0], [appended], [consumed], end_offset=[self.offered], position=[self.read]),

@@ -95,6 +95,21 @@ def test_what_waits_stays_short_while_rows_take_longer_for_a_while(slower: float
     assert np.mean(keeps[True][12:]) >= np.mean(keeps[False][12:])
 
 
+@pytest.mark.parametrize("load", [0.9, 1.0])
+def test_what_others_had_of_its_core_is_soon_forgotten(load: float) -> None:
+    """Its loop takes steps as long as it has time, so it is full before and after somebody else has part of it."""
+    stream = SimulatedStream(1e-3, 0.02, lost=0.03, steps=4.0, step_s=1e-3, fills=True, noise=0.01)
+    capacity = (1.0 - 0.03 - 0.024) / 1e-3
+    for part in (0.3, 0.5, 0.7, 0.9) * 2:
+        stream.cycle(part * capacity)
+    stream.stolen = 0.4
+    keeps = [stream.cycle(load * capacity) for _ in range(6)]
+    assert keeps[-1] < 0.7
+    stream.stolen = 0.0
+    keeps = [stream.cycle(load * capacity) for _ in range(20)]
+    assert set(keeps[6:]) == {1.0}, keeps
+
+
 def test_below_capacity_nothing_is_ever_shed() -> None:
     stream = SimulatedStream(1e-3, noise=0.01)
     assert {stream.cycle(900.0) for _ in range(120)} == {1.0}
