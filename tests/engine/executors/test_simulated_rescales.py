@@ -31,7 +31,7 @@ from tests.engine.executors.test_simulated_moves import MOVING
 
 EACH = 10_000 // (2 * len(MOVING)) + 1
 PARTS_OF_SEEDS = in_parts(int(os.environ.get("PENSTOCK_RESCALE_SEEDS", str(EACH))))
-FEW = (3, 4, 9)
+FEW = (1, 7, 14)
 """Seeds in which instances come and go while a job runs."""
 
 IN_ORDER = range(1, 9)
@@ -140,6 +140,7 @@ def test_receivers_that_are_not_told_which_watermark_holds_wait_for_ever(
 
     monkeypatch.setattr(Output, "join", silently)
     simulation = rescaled("tumbled", tmp_path, managed=True)
+    simulation.faults = LATE
     problems = (simulation.run(seed).problem for seed in MANY)
     assert any(problem is not None and "has not ended" in problem for problem in problems)
 
