@@ -1,5 +1,6 @@
 """Sage on a job that runs: the size of the whole job, by readings made by hand, alone and on a quota with others."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,13 @@ import pytest
 
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.levers import Levers
 from penstock.engine.control.quota_file import QuotaFile
 from penstock.engine.control.quota_share import QuotaShare, QuotaView
 from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.start_control import start_control
+from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions
@@ -97,3 +100,15 @@ def test_nothing_is_decided_while_it_is_not_known_what_others_have(tmp_path: Pat
     status = steered.scaling_status()
     assert status is not None and "the book is not to be had" in status.sentence()
     assert actuator.cores.wanted is None and not running.asked
+
+
+@pytest.mark.parametrize(
+    ("scale", "parameters", "left_alone_s"),
+    [("ds2", {}, 30.0), ("sage", {}, 30.0), ("sage", {"windows": 0.1}, 6.0), ("sage", {"windows": 1 / 60}, 3.0)],
+)
+def test_what_was_done_is_looked_at_once_task_managers_have_read_it(
+    scale: str, parameters: Mapping[str, Any], left_alone_s: float
+) -> None:
+    """They read once a second, so that a look a second later may see memory as it was, and hold it for in vain."""
+    item = scaler(Control(scale=scale, parameters=parameters))
+    assert JobLoop((item,), None).loop.cool_down_s == pytest.approx(left_alone_s)
