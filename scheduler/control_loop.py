@@ -126,7 +126,7 @@ class ControlLoop:
         self, name: str, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
     ) -> tuple[LoopDecision, tuple[Effect, ...], LoopState]:
         """Return what `tick` does of a decision that the caller has let a policy make on a prepared snapshot."""
-        item = next(item for item in self.policies if item.name == name)
+        item = self._item(name)
         effects: Sequence[Effect] = ()
         if state.watched or any(of not in state.fed for of in prepared.applications.name):
             readings = plausible_snapshot(prepared, None, item.policy.limits.lost_after_s)
@@ -230,7 +230,7 @@ class ControlLoop:
         if is_empty(allowed) or item.role.level is Level.START:
             acts = may_act and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
             return LoopDecision(item.name, snapshot, decided, allowed, tuple(withheld), acts=acts)
-        figures = Figures(snapshot)
+        figures = _figures(item, snapshot)
         sizes = item.role.level >= Level.SIZE
         since_s = snapshot.time_s - snapshot.window_s if sizes else snapshot.time_s
         allowed, cut = self._without_refused(allowed, figures, state, since_s)
@@ -273,7 +273,8 @@ class ControlLoop:
         """Return the memory with the action that a decision begins; recommendations and routes in place are none."""
         if not result.acts or is_empty(result.allowed) or self._level(result.policy) is Level.START:
             return state
-        changes: tuple[Change, ...] = tuple(parts_of(result.allowed, Figures(result.snapshot)).values())
+        figures = _figures(self._item(result.policy), result.snapshot)
+        changes: tuple[Change, ...] = tuple(parts_of(result.allowed, figures).values())
         action = Action(
             result.policy,
             result.snapshot.number,
@@ -286,4 +287,12 @@ class ControlLoop:
         return replace(state, in_flight=(*state.in_flight, action))
 
     def _level(self, name: str) -> Level:
-        return next(item.role.level for item in self.policies if item.name == name)
+        return self._item(name).role.level
+
+    def _item(self, name: str) -> Steering:
+        return next(item for item in self.policies if item.name == name)
+
+
+def _figures(item: Steering, snapshot: ClusterSnapshot) -> Figures:
+    """Return the figures by which a policy's decision on a snapshot is judged: what is impossible is none of them."""
+    return Figures(plausible_snapshot(snapshot, None, item.policy.limits.lost_after_s))

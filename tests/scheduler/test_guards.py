@@ -25,10 +25,11 @@ from penstock.model.plan import (
     TaskSize,
 )
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
+from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.guarded import Guarded, guarded
 from penstock.scheduler.limits import PlanLimits
 from penstock.scheduler.loop_state import ended
-from penstock.scheduler.ownership import Resource, is_empty
+from penstock.scheduler.ownership import Level, Resource, Role, is_empty
 from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
 from tests.papers_cases import cases
 from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
@@ -324,6 +325,21 @@ def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_
             if rng.random() < 0.5:
                 state = ended(state, state.busy, now_s, is_done=bool(rng.random() < 0.8))
     assert acted or scaler not in ("autoscaler", "ds2", "flink-er", "justin"), "the others learn from a history first"
+
+
+def test_what_is_impossible_is_no_figure_that_a_decision_is_judged_by() -> None:
+    """Infinite times that cancel out are none: a loop that adds them up neither raises nor expects anything of them."""
+    inf = float("inf")
+    times = {"instances.busy_ns": [1e9, inf, 9e9, 9e9, 9e9], "instances.core_wait_ns": [0.0, -inf, 0.0, 0.0, 0.0]}
+    policy = Guarded(Plans(RescalePlan("", (TaskSize(1, 3), TaskSize(2, 3)))), DEFAULT)
+    item = Steering("plans", policy, Role(Level.SIZE, frozenset({Resource.PARALLELISM})), 1.0)
+    loop = ControlLoop((item,), acts=True, cool_down_s=0.0)
+    (decision,), _, state = loop.tick({"plans": changed(job(), times)}, 100.0, loop.start(0.0))
+    assert decision.acts and state.busy == {"job"}
+    expected = {(it.subject, it.figure): it.expected for it in decision.expectations}
+    # Of 'split' the other instance is known: it takes 1,111 rows in a busy second.
+    assert expected["job/split", "capacity"] == pytest.approx(3 * 10_000 / 9)
+    assert expected["job/split", "instances"] == expected["job/count", "instances"] == 3
 
 
 @pytest.mark.parametrize("name", [*CASES])
