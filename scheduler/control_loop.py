@@ -58,7 +58,8 @@ class ControlLoop:
 
     ``acts``: decisions are carried out, where ``actuators`` has what they change; otherwise they are recommendations.
     After its start, the first rows that come to it, or an action, an application is left alone for ``cool_down_s``,
-    unless a machine is lost; sizes are decided on windows that begin after that. Shedding for more than
+    unless a machine is lost; sizes are decided on windows that begin after that. The effect of an action is looked at
+    then, and ``looked_at_s`` after it at the earliest. Shedding for more than
     ``sustained_cycles`` in a row lets whoever sizes tasks or applications decide at once; it adds no rate.
     """
 
@@ -66,6 +67,7 @@ class ControlLoop:
     acts: bool = False
     actuators: frozenset[Resource] = ALL
     cool_down_s: float = 30.0
+    looked_at_s: float = 0.0
     sustained_cycles: int = 3
 
     def __post_init__(self) -> None:
@@ -195,7 +197,7 @@ class ControlLoop:
             if action.policy == name
             and action.ended_s is not None
             and snapshot.time_s - snapshot.window_s >= action.ended_s
-            and snapshot.time_s >= action.ended_s + self.cool_down_s - 1e-9
+            and snapshot.time_s >= action.ended_s + max(self.cool_down_s, self.looked_at_s) - 1e-9
         ]
         if not ripe:
             return state, []
