@@ -40,7 +40,9 @@ class Control:
     ``scale``: the policy that says how many instances, and how much memory, the job's tasks need: ``ds2``,
     ``autoscaler``, ``justin``, ``memory-choice``, ``flink-er``, ``sage``, ``sage-at-once``, or a class of yours as
     ``module:Class``; with ``parameters`` as ``penstock decide --set`` names them, or nested. It recommends, to the
-    action log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have.
+    action log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have. A task
+    manager works with one core, so a task gets no more instances than ``cores``; None: than there are task managers,
+    and who only recommends says what it takes.
     ``first_cores`` are what the job begins with, for who sizes whole applications; None: a core for each task manager.
     Jobs with the same ``quota``, a name, share their ``cores`` and ``memory``: on a Ray cluster, or on one machine;
     ``priority``: of two that want more the larger goes first.
@@ -112,7 +114,8 @@ class Control:
         """The limits of a policy that scales, by their names."""
         memory = self.memory_bytes
         given = {"most_cores": self.cores, "most_memory_bytes": None if memory is None else float(memory)}
-        return {name: value for name, value in given.items() if value is not None}
+        bounded = {name: value for name, value in given.items() if value is not None}
+        return bounded | {"one_per_core": self.cores is not None or self.may_scale}
 
     @property
     def may_shed(self) -> bool:

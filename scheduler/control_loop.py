@@ -58,7 +58,8 @@ class ControlLoop:
 
     ``acts``: decisions are carried out, where ``actuators`` has what they change; otherwise they are recommendations.
     After its start, the first rows that come to it, or an action, an application is left alone for ``cool_down_s``,
-    unless a machine is lost; sizes are decided on windows that begin after that. Shedding for more than
+    unless a machine is lost; sizes are decided on windows that begin after that. The effect of an action is looked at
+    then, and ``looked_at_s`` after it at the earliest. Shedding for more than
     ``sustained_cycles`` in a row lets whoever sizes tasks or applications decide at once; it adds no rate.
     """
 
@@ -66,6 +67,7 @@ class ControlLoop:
     acts: bool = False
     actuators: frozenset[Resource] = ALL
     cool_down_s: float = 30.0
+    looked_at_s: float = 0.0
     sustained_cycles: int = 3
 
     def __post_init__(self) -> None:
@@ -126,7 +128,7 @@ class ControlLoop:
         self, name: str, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
     ) -> tuple[LoopDecision, tuple[Effect, ...], LoopState]:
         """Return what `tick` does of a decision that the caller has let a policy make on a prepared snapshot."""
-        item = next(item for item in self.policies if item.name == name)
+        item = self._item(name)
         effects: Sequence[Effect] = ()
         if state.watched or any(of not in state.fed for of in prepared.applications.name):
             readings = plausible_snapshot(prepared, None, item.policy.limits.lost_after_s)
@@ -195,7 +197,7 @@ class ControlLoop:
             if action.policy == name
             and action.ended_s is not None
             and snapshot.time_s - snapshot.window_s >= action.ended_s
-            and snapshot.time_s >= action.ended_s + self.cool_down_s - 1e-9
+            and snapshot.time_s >= action.ended_s + max(self.cool_down_s, self.looked_at_s) - 1e-9
         ]
         if not ripe:
             return state, []
@@ -230,7 +232,7 @@ class ControlLoop:
         if is_empty(allowed) or item.role.level is Level.START:
             acts = may_act and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
             return LoopDecision(item.name, snapshot, decided, allowed, tuple(withheld), acts=acts)
-        figures = Figures(snapshot)
+        figures = _figures(item, snapshot)
         sizes = item.role.level >= Level.SIZE
         since_s = snapshot.time_s - snapshot.window_s if sizes else snapshot.time_s
         allowed, cut = self._without_refused(allowed, figures, state, since_s)
@@ -273,7 +275,8 @@ class ControlLoop:
         """Return the memory with the action that a decision begins; recommendations and routes in place are none."""
         if not result.acts or is_empty(result.allowed) or self._level(result.policy) is Level.START:
             return state
-        changes: tuple[Change, ...] = tuple(parts_of(result.allowed, Figures(result.snapshot)).values())
+        figures = _figures(self._item(result.policy), result.snapshot)
+        changes: tuple[Change, ...] = tuple(parts_of(result.allowed, figures).values())
         action = Action(
             result.policy,
             result.snapshot.number,
@@ -286,4 +289,12 @@ class ControlLoop:
         return replace(state, in_flight=(*state.in_flight, action))
 
     def _level(self, name: str) -> Level:
-        return next(item.role.level for item in self.policies if item.name == name)
+        return self._item(name).role.level
+
+    def _item(self, name: str) -> Steering:
+        return next(item for item in self.policies if item.name == name)
+
+
+def _figures(item: Steering, snapshot: ClusterSnapshot) -> Figures:
+    """Return the figures by which a policy's decision on a snapshot is judged: what is impossible is none of them."""
+    return Figures(plausible_snapshot(snapshot, None, item.policy.limits.lost_after_s))

@@ -6,8 +6,8 @@ tasks move before instances are added; a bucket whose share of the arriving rows
 hot key, which is reported and never scaled. Backlog, which passes, makes no key hot.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -30,6 +30,7 @@ from penstock.scheduler.flow_network import Allocation, Bottleneck, Layer, alloc
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from penstock.scheduler.network_needs import Network, needs, slow_tasks, source_lags
 from penstock.scheduler.operator_network import ENOUGH
+from penstock.scheduler.refused_growth import still_full, without_growth
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan
 
@@ -40,12 +41,16 @@ NOISE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlinkErMemory:
-    """Detected capacities by instance of the ``tasks`` of the last snapshot; when each application last changed."""
+    """Detected capacities by instance of the ``tasks`` of the last snapshot; when each application last changed.
+
+    ``full``: tasks, as application/task, that got no instance when one was last asked for, with those that they had.
+    """
 
     tasks: Names = ()
     owners: Ints | None = None
     capacity: Floats | None = None
     acted_s: tuple[tuple[str, float], ...] = ()
+    full: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,15 @@ class FlinkEr:
     def decide(self, snapshot: ClusterSnapshot, memory: FlinkErMemory) -> tuple[Decision, FlinkErMemory]:
         """Return one plan of routes, bucket moves and sizes for all applications that lag."""
         limits = self._capacities(snapshot, memory)
-        acted_s = {name: time_s for name, time_s in memory.acted_s if name in snapshot.applications.name}
-        after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
+        refused = without_growth(snapshot)
+        full = still_full(snapshot, memory.full) | refused
+        # What was asked for in vain settles nothing.
+        gone = {name.partition("/")[0] for name in refused}
+        names = set(snapshot.applications.name) - gone
+        acted_s = {name: time_s for name, time_s in memory.acted_s if name in names}
+        after = FlinkErMemory(
+            snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()), tuple(full.items())
+        )
         needed, steady, unmeasured = needs(snapshot, self.drain_s, self.action_s)
         if unmeasured:
             return not_measured(unmeasured), after
@@ -94,7 +106,7 @@ class FlinkEr:
             return not_measured("end offsets and positions of the sources' partitions"), after
         with np.errstate(divide="ignore", invalid="ignore"):
             arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
-        plan, network = _Plan(snapshot, self, arriving_part), Network(snapshot, limits, needed)
+        plan, network = _Plan(snapshot, self, arriving_part, full.keys()), Network(snapshot, limits, needed)
         done: set[int] = set()
         for application, tasks, headroom in self._concerned(snapshot, network, lags):
             name = snapshot.applications.name[application]
@@ -106,8 +118,7 @@ class FlinkEr:
             elif plan.add(application, network.layers(tasks, headroom), headroom):
                 acted_s[name] = snapshot.time_s
                 done.add(application)
-        after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
-        return plan.decision(), after
+        return plan.decision(), replace(after, acted_s=tuple(acted_s.items()))
 
     def _concerned(
         self, snapshot: ClusterSnapshot, network: Network, lags: Floats
@@ -153,10 +164,13 @@ class FlinkEr:
 
 
 class _Plan:
-    """Collects actions and their reasons; ``arriving_part`` is the share of each task's need that is not backlog."""
+    """Collects actions and their reasons; ``arriving_part`` is the share of each task's need that is not backlog.
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr, arriving_part: Floats) -> None:
-        self._snapshot, self._policy, self._arriving_part = snapshot, policy, arriving_part
+    ``full``: tasks that get no instance.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr, arriving_part: Floats, full: Set[str]) -> None:
+        self._snapshot, self._policy, self._arriving_part, self._full = snapshot, policy, arriving_part, full
         self._useful: dict[int, int] = {}
         self._names = ["/".join(name) for name in snapshot.task_names()]
         # Tasks whose buckets would have moved, to no effect: they can only grow.
@@ -236,7 +250,12 @@ class _Plan:
             bucket_rows = self._buckets_of.rows(layer.task)
             arriving = float(self._arriving_part[layer.task]) / headroom
             # Instances are not added for a backlog, if moves carry what arrives and a little of that.
-            part = 1.0 if layer.sums.balanced >= 1 or not arriving > 0 else min(arriving * (1 + NOISE), 1.0)
+            balanced = layer.sums.balanced
+            part = 1.0 if balanced >= 1 or not arriving > 0 else min(arriving * (1 + NOISE), 1.0)
+            is_full = self._names[layer.task] in self._full
+            if is_full and balanced > 0:
+                # No more can be had of these instances, and no others come.
+                part = min(part, balanced)
             asked = layer if part == 1.0 else layer.asked(part)
             levelling = level_buckets(self._snapshot, asked, bucket_rows, arriving / part)
             if levelling.heaviest > 0:
@@ -244,7 +263,7 @@ class _Plan:
                 self._useful[layer.task] = ceil(1 / levelling.heaviest - 1e-9)
             hot += [(self._task(layer.task), bucket) for bucket in levelling.hot]
             # Moves that do not reach that are not made where instances are added anyway: owners change with them.
-            is_all = len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
+            is_all = is_full or len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
             helps = levelling.whole * part > layer.whole * (1 + NOISE)
             carries = levelling.whole >= 1 - 1e-9 and (helps or part == 1.0)
             if carries or (is_all and helps):

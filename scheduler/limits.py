@@ -9,6 +9,9 @@ from penstock.model.columns import Bools
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 from penstock.model.usable_machines import usable_machines
 
+ONE_PER_CORE = "the quota of cores, each of which works one instance of a task at a time"
+"""The reason of a refusal."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
@@ -16,9 +19,10 @@ class PlanLimits:
 
     ``step_factor``: a task has at most so many times the instances it had, an application threads. ``most_parallelism``
     bounds a task, ``most_instances`` all tasks together. ``most_cores`` and ``most_memory_bytes`` bound all
-    applications; None: what the machines have that can be used. ``least_memory_bytes`` and ``least_heap_bytes`` are
-    floors of an application. ``lost_after_s``: a machine that was silent for so long gets no instance. ``slower``: a
-    task that waits for a service so many times as long as usual does not grow; infinite: it may.
+    applications; None: what the machines have that can be used. ``one_per_core``: a task has at most an instance for
+    each whole core of that, and one. ``least_memory_bytes`` and ``least_heap_bytes`` are floors of an application.
+    ``lost_after_s``: a machine that was silent for so long gets no instance. ``slower``: a task that waits for a
+    service so many times as long as usual does not grow; infinite: it may.
     """
 
     step_factor: float = 3.0
@@ -30,6 +34,7 @@ class PlanLimits:
     least_heap_bytes: float = 0.0
     lost_after_s: float = 10.0
     slower: float = 3.0
+    one_per_core: bool = False
 
     def __post_init__(self) -> None:
         if not (self.step_factor > 1 and self.slower > 1):
@@ -75,8 +80,8 @@ class PlanBounds:
         self.snapshot, self.limits, self.vetoed = snapshot, limits, vetoed
         self.refusals: list[Refusal] = []
         self.now: NDArray[np.int64] = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
-        self.most, self.why = self._most()
         self.usable = usable_machines(snapshot.machines, limits.lost_after_s)
+        self.most, self.why = self._most()
 
     def _most(self) -> tuple[NDArray[np.int64], list[str]]:
         snapshot, limits, now = self.snapshot, self.limits, self.now
@@ -84,8 +89,10 @@ class PlanBounds:
         reader = snapshot.instances.task[snapshot.partitions.instance]
         partitions = np.bincount(reader, minlength=len(tasks))
         step = np.maximum(np.floor(limits.step_factor * np.maximum(now, 1)), now + 1)
+        cores = np.floor(limits.cores_quota(snapshot.machines, self.usable)) if limits.one_per_core else np.inf
         bounds = [
             ("the quota of a task", np.full(len(tasks), float(limits.most_parallelism))),
+            (ONE_PER_CORE, np.full(len(tasks), max(cores, 1.0))),
             (f"a step is at most x{limits.step_factor:g}", step),
             ("its key groups", np.where(tasks.is_keyed, np.maximum(tasks.key_groups, 1), np.inf)),
             ("its partitions", np.where(tasks.is_source & (partitions > 0), partitions, np.inf)),

@@ -56,6 +56,8 @@ class ApplicationMetrics:
 
 
 METRICS = tuple(field.name for field in fields(ApplicationMetrics))
+SPARSE = frozenset({"latency_ms", "calls", "answers"})
+"""Figures of services, which are missing where nobody calls one."""
 
 
 def application_metrics(snapshot: ClusterSnapshot) -> ApplicationMetrics:
@@ -128,7 +130,12 @@ class MetricHistory:
         return cls((), np.empty(0), np.empty(0), ApplicationMetrics(*[none] * len(METRICS)))
 
     def with_snapshot(self, snapshot: ClusterSnapshot, keep_s: float) -> "MetricHistory":
-        """Return the history with one more snapshot, without ticks older than ``keep_s``; applications come and go."""
+        """Return the history with one more snapshot, without ticks older than ``keep_s``; applications come and go.
+
+        A single figure that is missing between two that were measured is the one before it, and no kill: what was
+        counted meanwhile is in the next. So a report that is late does not keep rules that need a whole window from
+        being tried; they are not tried while the last figure is missing.
+        """
         names = snapshot.applications.name
         places = {name: place for place, name in enumerate(self.names)}
         old = np.array([places.get(name, -1) for name in names], np.int64)
@@ -136,7 +143,8 @@ class MetricHistory:
         is_recent = self.time_s > snapshot.time_s - keep_s
         latest = application_metrics(snapshot)
         windows = {
-            name: _with_latest(getattr(self.windows, name), is_recent, old, getattr(latest, name)) for name in METRICS
+            name: _bridged(name, _with_latest(getattr(self.windows, name), is_recent, old, getattr(latest, name)))
+            for name in METRICS
         }
         return MetricHistory(
             names, np.append(self.time_s[is_recent], snapshot.time_s), first_s, ApplicationMetrics(**windows)
@@ -167,6 +175,15 @@ def _with_latest(window: Window, is_recent: Bools, old_places: NDArray[np.int64]
     if window.size:
         past[:, old_places >= 0] = window[is_recent][:, old_places[old_places >= 0]]
     return np.vstack([past, latest[np.newaxis]])
+
+
+def _bridged(name: str, window: Window) -> Window:
+    """Return a window, which is nobody else's yet, with the last figure but one where it alone is missing."""
+    if name in SPARSE or len(window) < 3:
+        return window
+    before, missing, last = np.isnan(window[-3:])
+    window[-2] = np.where(missing & ~before & ~last, 0.0 if name == "kills" else window[-3], window[-2])
+    return window
 
 
 def _first_known(figure: Floats, other: Floats) -> Floats:

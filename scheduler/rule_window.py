@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.observations import METRICS, ApplicationMetrics, MetricHistory, Window
+from penstock.scheduler.observations import METRICS, SPARSE, ApplicationMetrics, MetricHistory, Window
 
 _AT_TICK_END = frozenset({"heap", "memory", "cores", "threads", "backlog", "settled_s"})
-_SERVICES = frozenset({"latency_ms", "calls", "answers"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +101,7 @@ def _by_tick(name: str, values: Window, starts: NDArray[np.int64]) -> Window:
         return np.asarray(values[np.append(starts[1:], len(values)) - 1], np.float64)
     if name == "kills":
         return np.asarray(np.add.reduceat(values, starts, axis=0), np.float64)
-    is_measured = ~np.isnan(values) if name in _SERVICES else np.ones_like(values, np.bool_)
+    is_measured = ~np.isnan(values) if name in SPARSE else np.ones_like(values, np.bool_)
     with np.errstate(invalid="ignore"):
         total = np.add.reduceat(np.where(is_measured, values, 0.0), starts, axis=0)
         return np.asarray(total / np.add.reduceat(is_measured.astype(np.float64), starts, axis=0), np.float64)

@@ -22,7 +22,7 @@ TaskName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class UsualWait:
-    """The usual wait of a row for remote calls (ns), by application and task."""
+    """The usual wait of a row for remote calls (ns), by application and task; of a call, where that is measured."""
 
     ns_per_row: Mapping[TaskName, float] = field(default_factory=dict)
 
@@ -31,7 +31,8 @@ def service_vetoes(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -
     """Return the tasks whose service is slower than usual by ``factor``, or hangs; and the new usual waits.
 
     A service hangs if no call returns, or if a row of a new task waits for half of the window. A lasting slowdown
-    becomes usual in the end: threefold in about 55 windows.
+    becomes usual in the end: threefold in about 55 windows. Where a service has the name of its task its own latency
+    counts: calls that wait beside each other hide what a row waits until there are too many rows for them.
     """
     tasks, count = snapshot.tasks, len(snapshot.tasks)
     instances = snapshot.instances
@@ -39,13 +40,14 @@ def service_vetoes(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -
     rows = sum_by(instances.task, or_nan(instances.records_in, len(instances)), count)
     parallelism = np.bincount(instances.task, minlength=count)
     wall_ns = parallelism * snapshot.window_s * 1e9
+    latency_ns = _latencies_ns(snapshot)
     waits = np.flatnonzero(wait_ns > 0)
     wait_ns_per_row = dict(usual.ns_per_row)
     vetoed = np.zeros(count, np.bool_)
     for task in waits.tolist():
         name = (snapshot.applications.name[tasks.application[task]], tasks.name[task])
         before = wait_ns_per_row.get(name)
-        row_wait_ns = wait_ns[task] / rows[task] if rows[task] > 0 else np.inf
+        row_wait_ns = latency_ns.get(name, wait_ns[task] / rows[task] if rows[task] > 0 else np.inf)
         most = factor * before if before is not None else snapshot.window_s * 1e9 / 2
         if wait_ns[task] > WAITS * wall_ns[task] and row_wait_ns > most:
             vetoed[task] = True
@@ -54,3 +56,13 @@ def service_vetoes(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -
         elif np.isfinite(row_wait_ns):
             wait_ns_per_row[name] = float(row_wait_ns if before is None else before + LEARNED * (row_wait_ns - before))
     return vetoed, UsualWait(wait_ns_per_row)
+
+
+def _latencies_ns(snapshot: ClusterSnapshot) -> dict[TaskName, float]:
+    """Return the mean latency of each service by the names of its application and its own; infinite: none answered."""
+    services = snapshot.services
+    if services.latency_ms is None:
+        return {}
+    latency_ns = np.where(services.latency_ms > 0, services.latency_ms * 1e6, np.inf).tolist()
+    applications = [snapshot.applications.name[of] for of in services.application.tolist()]
+    return dict(zip(zip(applications, services.name, strict=True), latency_ns, strict=True))

@@ -25,6 +25,9 @@ ACTUATORS = frozenset(
 COOL_DOWN_S = 30.0
 """So long a job is left alone after an action; or for an interval of who sizes whole applications, and waits longer."""
 
+LOOKED_AT_S = 10.0
+"""By then task managers that are slow, too, have done and read what an action has changed, and its effect is seen."""
+
 
 class JobLoop:
     """One loop over the policies of a job; times are seconds since its first tick."""
@@ -35,7 +38,8 @@ class JobLoop:
         Policies begin anew: tasks may be others.
         """
         cool_down_s = min([COOL_DOWN_S, *(item.every_s for item in policies if item.role.level is Level.APPLICATION)])
-        self.loop = ControlLoop(policies, acts=True, actuators=ACTUATORS, cool_down_s=cool_down_s)
+        seen_s = {"cool_down_s": cool_down_s, "looked_at_s": LOOKED_AT_S}
+        self.loop = ControlLoop(policies, acts=True, actuators=ACTUATORS, **seen_s)
         self.state = self.loop.start(0.0)
         self.began_ns: int | None = None
         if before is not None:

@@ -14,7 +14,7 @@ from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.quota_share import QuotaShare
-from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.control.reading_book import FRESH_NS, ReadingBook
 from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
 from penstock.engine.control.size_orders import order_of, wanted_bytes
 from penstock.engine.control.whole_job import WholeJob
@@ -87,6 +87,7 @@ class ScaleControl:
         self._loop = loop
         self._book, self._log = book, log
         self._has_looked = False
+        self._heard_ns: dict[str, int] = {}
         self._whole: WholeJob | None = None
         if Resource.ALLOCATIONS in item.role.owns:
             self._whole = WholeJob(graph, settings.control, actuator, settings.quota)
@@ -124,7 +125,7 @@ class ScaleControl:
                 changes = 0 if self.status is None else self.status.changes
                 self.status = ScalingStatus(self.name, self._mode, self._whole.failure or UNKNOWN, changes=changes)
                 return
-        if self.name not in loop.loop.due(loop.state, now_s):
+        if self.name not in loop.loop.due(loop.state, now_s) or self._awaits_reading(latest, places[0], now_ns):
             return
         snapshot = self._look(places, latest, now_ns, owners)
         decisions, effects, loop.state = loop.loop.tick({self.name: snapshot}, now_s, loop.state)
@@ -189,6 +190,24 @@ class ScaleControl:
     def forget(self, manager: str) -> None:
         """A task manager is lost."""
         self._book.forget(manager)
+        self._heard_ns.pop(manager, None)
+
+    def _awaits_reading(
+        self,
+        latest: Mapping[str, tuple[MachineReading, PartReading | None, int]],
+        managers: Collection[str],
+        now_ns: int,
+    ) -> bool:
+        """Return whether a task manager has read nothing since the last look, and is about to.
+
+        They read once a second by clocks of their own, and later while a step takes long: of one that is looked at
+        between two of its readings nothing would be known.
+        """
+        return any(
+            heard_ns == self._heard_ns.get(name) and now_ns - heard_ns <= FRESH_NS
+            for name, (_, _, heard_ns) in latest.items()
+            if name in managers
+        )
 
     def _look(
         self,
@@ -199,6 +218,7 @@ class ScaleControl:
     ) -> ClusterSnapshot:
         for manager, reading in latest.items():
             self._book.hear(manager, *reading)
+            self._heard_ns[manager] = reading[2]
         snapshot = self._book.snapshot(*places, now_ns, owners)
         return snapshot if self._whole is None else self._whole.seen(snapshot, self._book.windows, places[0])
 

@@ -17,6 +17,8 @@ from penstock.scheduler.capacity import (
     step_paper,
 )
 from penstock.scheduler.flink_er import FlinkEr
+from penstock.scheduler.guarded import Guarded
+from penstock.scheduler.limits import PlanLimits
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from tests.papers_cases import cases
 from tests.scheduler.flow_dags import FORWARD, FREE, Dag, dag_snapshot, minimum_cut, narrowest, paced, random_dag
@@ -65,6 +67,27 @@ def test_a_task_whose_buckets_moved_in_vain_grows() -> None:
     assert getattr(decide(QUICK, settling), "buckets", ())
     plan = decide(QUICK, replace(state, refusals=RefusalColumns(("job/count",), ("bucket",), (WITHOUT_EFFECT,))))
     assert isinstance(plan, RescalePlan) and not plan.buckets and [size.parallelism for size in plan.tasks] == [3]
+
+
+def test_a_task_that_gets_no_instance_has_its_buckets_levelled_as_far_as_it_goes() -> None:
+    """Moves do not carry what comes: instances are asked for first, and the next look does what can be done."""
+    buckets = [(0, 0.3), (0, 0.25), (0, 0.15), (1, 0.2), (1, 0.1)]
+    job = [Stage("source", [1e6]), Stage("count", [1100.0, 1000.0], free=False, shares=[0.7, 0.3], buckets=buckets)]
+    policy = Guarded(QUICK, PlanLimits(most_cores=2.0, one_per_core=True))
+    memory, decisions = policy.start(), []
+    for number in range(1, 4):
+        decision, memory = policy.decide(snapshot(3000.0, job, number=number), memory)
+        decisions.append(decision)
+    first, second, third = decisions
+    assert isinstance(first, NoChange) and first.reason.startswith("refused: job/count parallelism: the quota of cores")
+    assert isinstance(second, RescalePlan) and second.tasks == ()
+    assert [(move.bucket, move.number) for move in second.buckets] == [(2, 1)]
+    assert isinstance(third, NoChange) and "the last action settles" in third.reason
+    assert memory.policy.full == (("job/count", 2),)
+    # With another number of instances it is asked again.
+    three = [replace(job[0]), replace(job[1], rates=[500.0] * 3, shares=[0.4, 0.3, 0.3], buckets=[])]
+    decision, memory = policy.decide(snapshot(3000.0, three, number=40), memory)
+    assert memory.policy.full == () and isinstance(decision, NoChange) and "the quota of cores" in decision.reason
 
 
 def test_a_hot_key_is_named_and_never_scaled() -> None:

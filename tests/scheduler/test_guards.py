@@ -25,10 +25,11 @@ from penstock.model.plan import (
     TaskSize,
 )
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
+from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.guarded import Guarded, guarded
 from penstock.scheduler.limits import PlanLimits
 from penstock.scheduler.loop_state import ended
-from penstock.scheduler.ownership import Resource, is_empty
+from penstock.scheduler.ownership import Level, Resource, Role, is_empty
 from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
 from tests.papers_cases import cases
 from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
@@ -96,9 +97,14 @@ def test_they_are_hostile(name: str) -> None:
         assert not min([*decision.source_keep.values(), *decision.edge_keep.values()]) > bare["keeps_below"]
 
 
+QUOTAS: Mapping[str, float] = {
+    "most_instances": 9, "most_parallelism": 5, "most_cores": 4.5, "most_memory_bytes": 12 * GB, "one_per_core": True,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", [*POLICIES])
 def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
-    limits = PlanLimits(most_instances=9, most_parallelism=5, most_cores=6.0, most_memory_bytes=12 * GB)
+    limits = PlanLimits(**QUOTAS)  # type: ignore[arg-type]
     for seed in range(cases(60)):
         rng = np.random.default_rng([seed, sum(name.encode())])
         policy = replace(make_policy(name, {}), limits=limits)
@@ -122,16 +128,18 @@ def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
 def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits) -> None:
     """Assert that a decision on the job of this file is one that a platform could carry out within its quotas."""
     now = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
+    most_cores = 6.0 if limits.most_cores is None else limits.most_cores
     if isinstance(decision, RescalePlan):
         after = now.copy()
         for size in decision.tasks:
             after[size.task] = size.parallelism
             assert 1 <= size.parallelism <= max(limits.most_parallelism, now[size.task])
+            assert not limits.one_per_core or size.parallelism <= max(most_cores, now[size.task])
             assert size.parallelism <= 3 * now[size.task]
             assert size.managed_bytes is None or 0 <= size.managed_bytes <= limits.most_memory_bytes  # type: ignore[operator]
         assert after.sum() <= max(limits.most_instances, now.sum())
         for given in decision.applications:
-            assert given.cores is None or 0 < given.cores <= 6.0 or given.cores <= snapshot.applications.cores[0]  # type: ignore[index]
+            assert given.cores is None or 0 < given.cores <= most_cores or given.cores <= snapshot.applications.cores[0]  # type: ignore[index]
             for figure in (given.cores, given.memory_bytes, given.heap_bytes):
                 assert figure is None or (np.isfinite(figure) and figure > 0)
             assert given.threads is None or given.threads >= 1
@@ -181,6 +189,25 @@ def test_a_plan_beyond_its_limits_is_made_for_the_largest_share_of_its_target() 
     assert "job/split parallelism: a step is at most x3" in cut.reason
     both = planned(RescalePlan("", (TaskSize(1, 6), TaskSize(2, 6))), limits=PlanLimits(most_instances=9))
     assert isinstance(both, RescalePlan) and [size.parallelism for size in both.tasks] == [4, 4]
+
+
+def test_a_task_has_no_more_instances_than_there_are_cores() -> None:
+    plan = RescalePlan("", (TaskSize(1, 6), TaskSize(2, 4)))
+    cut = planned(plan, limits=PlanLimits(most_cores=3.9, one_per_core=True))
+    # Half of the target, of which 'count' needs 2, as it has.
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 3),)
+    assert "job/split parallelism: the quota of cores, each of which works one instance of a task" in cut.reason
+    for few in (2.0, 0.5):
+        # It takes none away that are there.
+        none = planned(plan, limits=PlanLimits(most_cores=few, one_per_core=True))
+        assert isinstance(none, NoChange) and none.reason.startswith("refused: job/split parallelism: the quota of co")
+    fewer = RescalePlan("", (TaskSize(1, 1),))
+    assert planned(fewer, limits=PlanLimits(most_cores=0.5, one_per_core=True)) is fewer
+    assert planned(plan, limits=PlanLimits(most_cores=2.0)) is plan
+    # Without a quota the cores of the machines that are there count.
+    small = changed(job(), {"machines.cores": [1.0, 1.0, 1.0], "machines.cpu_percent": [50.0] * 3})
+    cut = planned(plan, small, PlanLimits(one_per_core=True))
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 3),)
 
 
 def test_memory_over_the_quota_is_not_given() -> None:
@@ -270,8 +297,7 @@ SCALERS = tuple(name for name in OWNS if Resource.PARALLELISM in (*OWNS[name], *
 
 @pytest.mark.parametrize("scaler", SCALERS)
 def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_at_a_time(scaler: str) -> None:
-    quotas = {"most_instances": 9, "most_parallelism": 5, "most_cores": 6.0, "most_memory_bytes": 12 * GB}
-    given = {f"limits.{key}": value for key, value in quotas.items()}
+    given = {f"limits.{key}": value for key, value in QUOTAS.items()}
     loop = control_loop({"qod": given, "placement": given, scaler: given}, acts=True, cool_down_s=0.0)
     acted = 0
     for seed in range(cases(20)):
@@ -288,7 +314,7 @@ def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_
                 decisions, _, state = loop.tick(snapshots, now_s, state)
                 for item in decisions:
                     assert not (item.acts and clock_fault(item.snapshot, None))
-                    within(item.allowed, item.snapshot, PlanLimits(**quotas))  # type: ignore[arg-type]
+                    within(item.allowed, item.snapshot, PlanLimits(**QUOTAS))  # type: ignore[arg-type]
             except Exception as error:
                 raise AssertionError(f"qod and {scaler}, seed {seed}, snapshot {number}") from error
             begun = [
@@ -299,6 +325,21 @@ def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_
             if rng.random() < 0.5:
                 state = ended(state, state.busy, now_s, is_done=bool(rng.random() < 0.8))
     assert acted or scaler not in ("autoscaler", "ds2", "flink-er", "justin"), "the others learn from a history first"
+
+
+def test_what_is_impossible_is_no_figure_that_a_decision_is_judged_by() -> None:
+    """Infinite times that cancel out are none: a loop that adds them up neither raises nor expects anything of them."""
+    inf = float("inf")
+    times = {"instances.busy_ns": [1e9, inf, 9e9, 9e9, 9e9], "instances.core_wait_ns": [0.0, -inf, 0.0, 0.0, 0.0]}
+    policy = Guarded(Plans(RescalePlan("", (TaskSize(1, 3), TaskSize(2, 3)))), DEFAULT)
+    item = Steering("plans", policy, Role(Level.SIZE, frozenset({Resource.PARALLELISM})), 1.0)
+    loop = ControlLoop((item,), acts=True, cool_down_s=0.0)
+    (decision,), _, state = loop.tick({"plans": changed(job(), times)}, 100.0, loop.start(0.0))
+    assert decision.acts and state.busy == {"job"}
+    expected = {(it.subject, it.figure): it.expected for it in decision.expectations}
+    # Of 'split' the other instance is known: it takes 1,111 rows in a busy second.
+    assert expected["job/split", "capacity"] == pytest.approx(3 * 10_000 / 9)
+    assert expected["job/split", "instances"] == expected["job/count", "instances"] == 3
 
 
 @pytest.mark.parametrize("name", [*CASES])

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange, RescalePlan
+from penstock.scheduler.observations import MetricHistory
 from penstock.scheduler.sage import Sage
 from penstock.scheduler.sizing import RULES
 from penstock.scheduler.sizing_rule import Resource, RuleLimits
 from tests.papers_cases import cases
-from tests.scheduler.sage_applications import GB, QUIET, actions, simulate, snapshot
+from tests.scheduler.sage_applications import GB, QUIET, Uses, actions, simulate, snapshot
 
 ORDER = [rule.name for rule in RULES]
 
@@ -107,6 +108,29 @@ def test_what_was_not_measured_is_said_and_nothing_guessed() -> None:
     assert isinstance(decision, NoChange) and decision.reason.startswith("not measured: gc")
     decision, _ = policy.decide(snapshot(1, {}), memory)
     assert decision == NoChange("there are no applications")
+
+
+def test_a_reading_that_is_missing_now_and_then_does_not_keep_rules_from_being_tried() -> None:
+    def short(lost: tuple[int, ...]) -> Uses:
+        def uses(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+            used = {"cpu": has["cores"], "throttled": 0.2, "kills": 0.0}
+            read = dict.fromkeys(used, np.nan) if number % 5 in lost else used
+            return {**read, "consumed": 500.0, "backlog": 1e5 * (number + 1)}
+
+        return uses
+
+    whole, every_fifth, two_in_a_row = (actions(simulate(Sage(), 8, {"a": short(lost)})) for lost in ((), (2,), (2, 3)))
+    assert whole == every_fifth == [(4, "CPU up")] and two_in_a_row == []
+    # The last reading is not guessed: what is to be decided on was measured.
+    assert actions(simulate(Sage(), 5, {"a": short((4,))})) == []
+
+
+def test_a_figure_that_is_missing_is_the_one_before_it_and_a_kill_is_none() -> None:
+    history = MetricHistory.empty()
+    for number, (used, kills) in enumerate([(1.0, 1.0), (np.nan, np.nan), (3.0, 0.0), (np.nan, 2.0), (np.nan, 0.0)]):
+        history = history.with_snapshot(snapshot(number, {"a": {"cpu": used, "kills": kills}}), 1e9)
+    assert history.windows.cpu.ravel().tolist() == pytest.approx([1.0, 1.0, 3.0, np.nan, np.nan], nan_ok=True)
+    assert history.windows.kills.ravel().tolist() == [1.0, 0.0, 0.0, 2.0, 0.0]
 
 
 def test_bounds_that_would_swing_are_refused() -> None:

@@ -1,6 +1,6 @@
 """Sage without its waits: several resources in one action where each has evidence of its own, in order where not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -89,15 +89,16 @@ def test_who_comes_later_waits_no_longer_than_who_was_there(begins: int) -> None
     assert acted[0] == begins + 1
 
 
-def test_a_reading_that_was_lost_delays_by_no_more_than_the_least_window() -> None:
+@pytest.mark.parametrize(("lost", "acts"), [((), 10), ((9,), 10), ((8, 9), 11), ((9, 10), 12)])
+def test_readings_that_were_lost_delay_by_no_more_than_the_least_window(lost: Sequence[int], acts: int) -> None:
     policy = SageAtOnce()
     memory, acted = policy.start(), []
     for number in range(20):
         now = short_of_cores(number - 10) if number >= 10 else {}
-        lost = {"cpu": float("nan")} if number == 9 else {}
-        decision, memory = policy.decide(snapshot(number, {"a": {**now, **lost}}), memory)
+        missing = {"cpu": float("nan")} if number in lost else {}
+        decision, memory = policy.decide(snapshot(number, {"a": {**now, **missing}}), memory)
         acted += [number] if isinstance(decision, RescalePlan) else []
-    assert acted[0] == 11
+    assert acted[0] == acts
 
 
 @pytest.mark.parametrize("policy", [Sage(), SageAtOnce()], ids=["one by one", "at once"])

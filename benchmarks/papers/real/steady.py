@@ -24,9 +24,11 @@ from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
 from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines, ticks_of, wholes_of
+from penstock.engine.control.steering import role_of
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
+from penstock.scheduler.ownership import Resource
 from penstock.tables import Column, print_table
 
 NAME = "steady"
@@ -50,6 +52,9 @@ _QUERIES = {"counts": (0.5, 1)}
 
 _STATE_BYTES = min(BUDGETS)
 """The least memory that there is for an operator: the job needs a small part of it, and no policy is to want less."""
+
+_WHOLE_BYTES = 3 << 20
+"""What an instance needs of it by who sizes whole jobs, for whom any number of bytes is a budget."""
 
 SHEDS = "qod"
 """The policy that acts on keep rates; the others that act size the job."""
@@ -98,7 +103,10 @@ def plan_of(steady: RealCase) -> ExecutionGraph:
 def acting_case(seconds: float, policy: str) -> RealCase:
     """Return the run in which a policy acts."""
     own = {"shed": SHEDS} if policy == SHEDS else {"scale": policy, **CONTROL}
-    return replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own}, is_watched=False)
+    steady = replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own}, is_watched=False)
+    if Resource.ALLOCATIONS not in role_of(policy).owns:
+        return steady
+    return replace(steady, start={**steady.start, "state_bytes": _WHOLE_BYTES})
 
 
 def actions(run: SeenRun) -> list[str]:

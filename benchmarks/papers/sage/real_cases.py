@@ -25,6 +25,9 @@ MEMORY, CPU, WORKERS, ALL = "memory", "cpu", "workers", "all"
 LACKING = (MEMORY, CPU, WORKERS)
 FIRST, SLOW, LOADED, UNGUARDED = "all-parallelism-first", "service-slow", "service-loaded", "service-slow-no-guard"
 
+_IDLE_MS = 1_000
+"""What the topic has first comes to one partition after the other, each of which is waited for so long."""
+
 MB = 1 << 20
 _ROWS_PER_S = {MEMORY: 250.0, CPU: 220.0, WORKERS: 650.0, ALL: 500.0}
 _WORK: Mapping[str, Mapping[str, Any]] = {
@@ -140,7 +143,7 @@ def _case(name: str, size: Size, work: str, seconds: float, control: Mapping[str
         batch_rows=32,
         start={
             "parallelism": size.workers, "channel_bytes": 32_768, "checkpoint_interval": "2m",
-            "state_bytes": size.memory,
+            "state_bytes": size.memory, "idle_timeout_ms": _IDLE_MS,
         },
         has_checkpoints=True,
         first=HELD if "held" in _WORK[work] else {},

@@ -13,8 +13,11 @@ from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_rescaling import running
 from tests.contracts.executors.test_scaling import HIGH, LOW, PARAMETERS, ROW_S, Steps, lag, waited
 
-SEEN_S = 15.0
-"""So long it is looked whether anything is shed, once nothing was for a while."""
+SEEN_S = 60.0
+"""So long it is looked whether anything is shed, once nothing was for a while.
+
+What was counted is known up to a second late, which is less than a fiftieth of it.
+"""
 
 PHASES = ((12.0, LOW), (400.0, HIGH))
 """The load rises and stays, until the test ends the job."""
@@ -36,7 +39,7 @@ def rates(handle: Handle) -> Mapping[str, float]:
     return {} if shedding is None else dict(shedding.sources)
 
 
-@pytest.mark.long("a minute and a half each; tests/benchmarks/papers/test_policies_together.py simulates the same")
+@pytest.mark.long("two and a half minutes each; tests/benchmarks/papers/test_policies_together.py simulates the same")
 @pytest.mark.parametrize("scaler", ["ds2", "justin", "flink-er"])
 def test_once_the_scaler_has_acted_nothing_is_shed(tmp_path: Path, scaler: str) -> None:
     job = ps.Job()

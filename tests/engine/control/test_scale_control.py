@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -51,6 +52,20 @@ class OneMore:
 
     def decide(self, snapshot: ClusterSnapshot, memory: int) -> tuple[Decision, int]:
         return RescalePlan("one more", (TaskSize(self.task, 2),), numbers={"seen": memory}), memory + 1
+
+
+@dataclass(frozen=True)
+class Looks:
+    """A policy of a user's that looks once a second, and changes nothing."""
+
+    owns: ClassVar[tuple[str, ...]] = ("parallelism",)
+    period_s: float = 1.0
+
+    def start(self) -> None:
+        return None
+
+    def decide(self, snapshot: ClusterSnapshot, memory: None) -> tuple[Decision, None]:
+        return NoChange("it only looks"), None
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,35 @@ def test_it_looks_once_per_its_interval_at_all_of_it(tmp_path: Path) -> None:
     live(started(Control(scale="flink-er"), tmp_path), 125)
     seen = [item.snapshot for item in redecide(tmp_path / "actions.jsonl", "flink-er", {})]
     assert [(round(each.time_s), round(each.window_s)) for each in seen] == [(61, 30), (91, 30), (121, 30)]
+
+
+def test_a_look_waits_for_readings_that_come_more_slowly_than_it(tmp_path: Path) -> None:
+    """Task managers read every 1.25 s, and from 80 s on one of them is silent."""
+    name, silent_s = f"{__name__}:Looks", 80.0
+    control = started(Control(scale=name), tmp_path)
+    read = 0
+    for second in range(1, 91):
+        while (at_s := 1.25 * (read + 1)) <= second:
+            read += 1
+            for number, manager in enumerate(MANAGERS[: 2 if at_s <= silent_s else 1]):
+                rows = {(task, number): ran(at_s, 0.5 * at_s, 100.0 * at_s) for task in (0, 1)}
+                of_now = part(at_s, rows, {(0, number): (100.0 * at_s, 0.0, 100.0 * at_s)})
+                control.hear(manager, machine(at_s, 0.5 * at_s, [0.9 * at_s]), of_now, second * SECOND_NS)
+        control.tick(job_places(PLACES), second * SECOND_NS)
+    control.close()
+    seen = [item.snapshot for item in redecide(tmp_path / "actions.jsonl", name, {})]
+    steady = [each for each in seen if 40 <= each.time_s <= silent_s]
+    # Of five seconds one has no reading.
+    assert len(steady) == pytest.approx(0.8 * 40, abs=2)
+    for each in steady:
+        assert each.instances.records_in is not None
+        assert (each.instances.records_in / each.window_s).tolist() == pytest.approx([100.0] * 4)
+    lost = [each for each in seen if each.time_s > silent_s + 5]
+    assert lost and all(each.instances.records_in is not None for each in lost)
+    for each in lost:
+        assert (
+            each.instances.records_in is not None and np.isnan(each.instances.records_in).tolist() == [False, True] * 2
+        )
 
 
 def test_a_class_of_a_users_decides_by_its_parameters(tmp_path: Path) -> None:
@@ -192,13 +236,15 @@ def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) ->
     live(steered, 62, running.turn)
     (asked,) = running.asked
     assert running.resized == [3] and set(asked) == {node.name for node in GRAPH.graph.operators.values()}
-    assert max(asked.values()) == 4
+    # Four are wanted, and the quota has cores for three.
+    assert max(asked.values()) == 3
     results = [entry for entry in lines(tmp_path / "actions.jsonl", "ds2") if entry["kind"] == "result"]
     assert [entry["outcome"] for entry in results] == ["begun", "applied"]
     assert results[1]["detail"]["epoch"] == 7
     status = steered.scaling_status()
     assert status is not None and (status.outcome, status.changes) == ("applied", 1)
-    assert f"4 instances of {COUNT} (now 2), applied; 1 change so far" in status.sentence()
+    assert f"3 instances of {COUNT} (now 2), applied; 1 change so far" in status.sentence()
+    assert "refused: " in status.sentence() and "the quota of cores, each of which works one" in status.sentence()
     # The controllers of the next plan know that the job settles, and leave it alone.
     after = start_control(plan, 62 * SECOND_NS, options, lambda text: None, Levers(sizes=actuator), before=steered)
     live(after, 80, running.turn, since=62)
@@ -225,7 +271,7 @@ def acting(
 ) -> tuple[JobControl, str]:
     """Return the controllers of a job whose memory a policy changes, and the name of that."""
     name = f"{__name__}:OtherMemory"
-    control = Control(scale=name, mode="act", memory=memory, parameters=parameters)
+    control = Control(scale=name, mode="act", cores=3, memory=memory, parameters=parameters)
     options = ControlOptions(folder / "actions.jsonl", control)
     plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), folder), running.actuator()
     return start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator, memory=running.memory)), name
@@ -291,7 +337,7 @@ def test_what_cannot_be_done_is_kept_with_its_reason(tmp_path: Path) -> None:
     running = Running()
     running.rescales.close(OptionError("the job is over"))
     plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
-    options = ControlOptions(tmp_path / "actions.jsonl", Control(scale="ds2", mode="act"))
+    options = ControlOptions(tmp_path / "actions.jsonl", Control(scale="ds2", mode="act", cores=4))
     actuator = running.actuator()
     steered = start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator))
     live(steered, 62, running.turn)
@@ -322,7 +368,7 @@ def test_who_scales_recommends_beside_who_sheds_and_acts(tmp_path: Path) -> None
 
 def test_who_scales_acts_beside_who_sheds_and_recommends(tmp_path: Path) -> None:
     running = Running()
-    options = ControlOptions(tmp_path / "actions.jsonl", Control("qod", scale="ds2", mode="scale"))
+    options = ControlOptions(tmp_path / "actions.jsonl", Control("qod", scale="ds2", mode="scale", cores=4))
     plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), tmp_path), running.actuator()
     steered = start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator))
     assert steered.shedding is not None and not steered.shedding.is_acting and steered.shedding.mode == "recommend"

@@ -1,21 +1,28 @@
 """Sage on a job that runs: the size of the whole job, by readings made by hand, alone and on a quota with others."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
+from penstock.engine.control.job_loop import LOOKED_AT_S, JobLoop
 from penstock.engine.control.levers import Levers
 from penstock.engine.control.quota_file import QuotaFile
 from penstock.engine.control.quota_share import QuotaShare, QuotaView
 from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.start_control import start_control
+from penstock.engine.control.steering import scaler
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions
 from penstock.model.errors import OptionError
+from penstock.model.plan import ApplicationSize, NoChange, RescalePlan
+from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
+from penstock.scheduler.loop_state import ended
 from penstock.scheduler.shared_quota import Lease
 from tests.engine.control.test_scale_control import AGG, GRAPH, Running, lines, live, started
 
@@ -97,3 +104,23 @@ def test_nothing_is_decided_while_it_is_not_known_what_others_have(tmp_path: Pat
     status = steered.scaling_status()
     assert status is not None and "the book is not to be had" in status.sentence()
     assert actuator.cores.wanted is None and not running.asked
+
+
+def test_what_was_done_is_looked_at_once_task_managers_have_read_it(tmp_path: Path) -> None:
+    """A look a second after it may see memory as it was, which would be held for in vain; they read when they can."""
+    item = scaler(Control(scale="sage", parameters={"windows": 1 / 60}))
+    loop = JobLoop((item,), None).loop
+    assert (loop.cool_down_s, loop.looked_at_s) == (1.0, LOOKED_AT_S)
+    memory = ApplicationColumns(("shop",), memory_bytes=np.array([4e6]))
+    asked = RescalePlan("", applications=(ApplicationSize(0, memory_bytes=8e6),))
+    state = loop.start(0.0)
+    for second, held in ((1.0, 4e6), (4.0, 4e6), (LOOKED_AT_S + 3.0, 8e6)):
+        seen = ClusterSnapshot(int(second), second, 1.0, replace(memory, memory_bytes=np.array([held])))
+        if second == 1.0:
+            result, state = loop._allowed(item, seen, asked, second, state)
+            assert result.acts and [it.expected for it in result.expectations] == [8e6]
+            state = ended(state, state.busy, second, is_done=True)
+        else:
+            _, effects, state = loop.judge("sage", seen, NoChange(""), second, state)
+            assert [effect.observed for effect in effects] == ([(8e6,)] if held == 8e6 else [])
+    assert not state.fruitless

@@ -62,7 +62,7 @@ def test_who_scales_is_said_by_the_command_line_too() -> None:
     changed = RunOverrides(memory="2GiB", parameters={"factor": "0.2"}).apply(options).control
     assert changed is not None and changed.scale == "ds2"
     assert changed.parameters == {"factor": "0.2", "pace.interval_s": 20}
-    assert changed.quotas == {"most_cores": 8, "most_memory_bytes": 2.0 * 1024**3}
+    assert changed.quotas == {"most_cores": 8, "most_memory_bytes": 2.0 * 1024**3, "one_per_core": True}
     # Parameters are of a policy, so that another one has none of them.
     other = RunOverrides(scale="justin").apply(options).control
     assert other == ps.Control(scale="justin", cores=8)
@@ -82,6 +82,12 @@ def test_one_word_says_who_acts(mode: Any, sheds: bool, scales: bool) -> None:
     assert (control.may_shed, control.is_acting, control.may_scale) == (sheds, sheds, scales)
     # Somebody may be let shed while the job runs.
     assert ps.Control(scale="ds2", mode=mode).may_shed is sheds and not ps.Control(scale="ds2", mode=mode).is_acting
+
+
+def test_who_recommends_without_a_quota_says_what_it_takes() -> None:
+    assert ps.Control(scale="ds2").quotas == {"one_per_core": False}
+    assert ps.Control(scale="ds2", mode="act").quotas == {"one_per_core": True}
+    assert ps.Control(scale="ds2", cores=2.5).quotas == {"most_cores": 2.5, "one_per_core": True}
 
 
 def test_what_is_no_control_is_refused() -> None:

@@ -1,0 +1,28 @@
+"""Tasks that were to grow and got no instance, from what a policy was refused. Called by `flink_er`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from penstock.model.snapshot import ClusterSnapshot
+
+
+def without_growth(snapshot: ClusterSnapshot) -> dict[str, int]:
+    """Return the tasks, as application/task, that got none of what was asked for, with the instances that they have."""
+    refusals = snapshot.refusals
+    if refusals.granted is None or not len(refusals):
+        return {}
+    now = _instances(snapshot)
+    rows = zip(refusals.subject, refusals.what, refusals.granted.tolist(), strict=True)
+    return {of: now[of] for of, what, granted in rows if what == "parallelism" and granted <= now.get(of, 0)}
+
+
+def still_full(snapshot: ClusterSnapshot, full: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return those of such tasks that have as many instances as they had."""
+    now = _instances(snapshot) if full else {}
+    return {name: count for name, count in full if now.get(name) == count}
+
+
+def _instances(snapshot: ClusterSnapshot) -> Mapping[str, int]:
+    count = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks)).tolist()
+    return dict(zip(map("/".join, snapshot.task_names()), count, strict=True))
