@@ -65,7 +65,11 @@ def instance_name(task: str, index: int) -> str:
 
 @dataclass(frozen=True)
 class ExecutionGraph:
-    """The optimised job graph cut into tasks; ``apart``: what stays in the caller's process is tasks of its own."""
+    """The optimised job graph cut into tasks.
+
+    Those of one that is ``apart`` may be in several processes: what stays in the caller's is tasks of its own, and what
+    needs rows by keys, or all of them, has an exchange before it even where it is single.
+    """
 
     graph: JobGraph
     tasks: tuple[Task, ...]

@@ -198,7 +198,8 @@ COUNTED_ROWS = 256
 class Hash(Output):
     """Rows go to the owner of their key's group: they are dealt out here and copied once, by the receiver.
 
-    Rows whose key cannot be computed go to the owner of the first group: the operator there rejects them.
+    Rows whose key cannot be computed go to the owner of the first group: the operator there rejects them. A single
+    receiver gets batches as they are.
     """
 
     def __init__(
@@ -221,8 +222,12 @@ class Hash(Output):
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
         self._is_idle = False
+        if len(self.senders) == 1:
+            self._send_whole(batch)
+            return
         hashes, batch = self._hashes(batch.rows), self._told_all(batch)
-        self._count(hashes)
+        every, first = self._counted(len(hashes))
+        self._count(hashes[first::every], len(hashes))
         parts = partition(hashes, self._owners, max(self.by_number) + 1)
         for number, rows in enumerate(parts):
             if not rows.size:
@@ -237,18 +242,26 @@ class Hash(Output):
                 # The receiver takes them, together with what else waits there.
                 sender.put(part, rows)
 
-    def _count(self, hashes: NDArray[np.uint64]) -> None:
-        """Count rows by their key groups: of a long batch every so many-th, from another one on each time."""
-        every = -(-len(hashes) // COUNTED_ROWS)
-        if not every:
-            return
+    def _send_whole(self, batch: Batch) -> None:
+        """Send a batch to the one receiver; the keys of a stretch of a long one are looked at, to count them."""
+        every, number = self._counted(batch.rows.num_rows)
+        stretch = batch.rows if every == 1 else batch.rows.slice(number * COUNTED_ROWS, COUNTED_ROWS)
+        self._count(self._hashes(stretch), batch.rows.num_rows)
+        self.senders[0].put(batch)
+
+    def _counted(self, rows: int) -> tuple[int, int]:
+        """Return one of how many of so many rows is counted, and the place of the first, another one each time."""
+        every = max(1, -(-rows // COUNTED_ROWS))
         self._first_counted = (self._first_counted + 1) % every
-        counted = hashes[self._first_counted :: every]
-        groups = key_groups_at((counted >> np.uint64(32)).astype(np.uint32), len(self._owners))
+        return every, self._first_counted
+
+    def _count(self, hashes: NDArray[np.uint64], rows: int) -> None:
+        """Count so many rows by their key groups, as those of the hashes go."""
+        if not len(hashes):
+            return
+        groups = key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), len(self._owners))
         # Whoever reads may be another thread: it has the counts before the batch, or those behind it.
-        self.group_rows = self.group_rows + np.bincount(groups, minlength=len(self._owners)) * (
-            len(hashes) / len(counted)
-        )
+        self.group_rows = self.group_rows + np.bincount(groups, minlength=len(self._owners)) * (rows / len(hashes))
 
     def reroute(self, reroute: Reroute) -> None:
         """Switch the owners, too."""

@@ -166,9 +166,9 @@ class Simulation:
 
     def plan_at(self, parallelism: int, *, in_caller: bool = False) -> ExecutionGraph:
         """Return the plan for a parallelism; with ``in_caller`` sinks stay in the process that starts the job."""
-        key = parallelism, in_caller
-        if key not in self._plans:
-            self._plans[key] = plan(sinks_in_caller(self._graph) if in_caller else self._graph, parallelism)
+        if (key := (parallelism, in_caller)) not in self._plans:
+            graph = sinks_in_caller(self._graph) if in_caller else self._graph
+            self._plans[key] = plan(graph, parallelism, apart=self.managed)
         return self._plans[key]
 
     def interval_ms(self, world: World) -> int:

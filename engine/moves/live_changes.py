@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from penstock.engine.moves.movable import is_source, refusal
+from penstock.engine.moves.movable import is_source, obstacle, refusal
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.planner import has_broadcast_input, in_caller, lies_by_key
@@ -179,7 +179,10 @@ def fault(graph: ExecutionGraph, task: Task) -> str | None:
             return f"{node.name!r} meets a broadcast side, so its state does not lie by key"
         if descriptor_of(node.spec).keyed and not lies_by_key(graph, node):
             return f"{node.name!r} has state that does not lie by key"
-    return refusal(graph, task.id) if _is_keyed(graph, task) else None
+    if not _is_keyed(graph, task):
+        return None
+    # Elsewhere a single instance is chained to what feeds it, whatever the keys are.
+    return obstacle(graph, task.id) if graph.apart else refusal(graph, task.id)
 
 
 def _is_keyed(graph: ExecutionGraph, task: Task) -> bool:

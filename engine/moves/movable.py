@@ -37,11 +37,16 @@ def marker_senders(graph: ExecutionGraph, tasks: frozenset[TaskId]) -> list[Task
 
 def refusal(graph: ExecutionGraph, task: TaskId) -> str | None:
     """Return why key groups of a task cannot change their instances while it runs, None if they can."""
+    if next(item.parallelism for item in graph.tasks if item.id == task) == 1:
+        return "it has a single instance"
+    return obstacle(graph, task)
+
+
+def obstacle(graph: ExecutionGraph, task: TaskId) -> str | None:
+    """Return why key groups of a task could not change their instances however many it had, None if they could."""
     tasks = together(graph, task)
     members = [item for item in graph.tasks if item.id in tasks]
     nodes = [graph.node(operator) for item in members for operator in item.operators]
-    if members[0].parallelism == 1:
-        return "it has a single instance"
     for node in nodes:
         if has_broadcast_input(node):
             return f"{node.name!r} meets a broadcast side, so its state does not lie by key"

@@ -47,7 +47,9 @@ def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionG
     """Cut a job graph into tasks as it is.
 
     Operators without parallelism of their own get ``parallelism``; aggregates without key get 1. With ``apart``, each
-    source and sink of the caller's process is a task of its own, so that the others may run elsewhere.
+    source and sink of the caller's process is a task of its own, so that the others may run elsewhere; and what needs
+    rows by keys, or all of them, has an exchange before it even where it and its producer are single, so that others
+    may come beside these.
 
     Raises:
         PlanError: two operators share a name, or an exchange would part what belongs together.
@@ -59,7 +61,7 @@ def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionG
     for node in graph.operators.values():
         own = _parallelism(node, parallelism, placed)
         _check_exchanges(node)
-        incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
+        incoming = [_edge(node, port, edge, own, placed, apart=apart) for port, edge in enumerate(node.inputs)]
         edges.extend(incoming)
         placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), descriptor_of(node.spec).like_outputs)
     if alone:
@@ -135,25 +137,22 @@ def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Pla
     return placed[node.inputs[0].operator].parallelism
 
 
-def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[OperatorId, _Placed]) -> Edge:
+def _edge(
+    node: OperatorNode, port: int, edge: Input, own: int, placed: dict[OperatorId, _Placed], *, apart: bool
+) -> Edge:
     producer = placed[edge.operator]
     keys = _placing(node, port, producer.by(edge.output) if producer.parallelism == own else None)
     if edge.exchange is not None:
         exchange = edge.exchange
     elif keys is None or has_broadcast_input(node):
         exchange = "forward" if own == producer.parallelism else "rebalance"
-    elif own == 1:
-        exchange = "forward" if producer.parallelism == 1 else "rebalance"
-    elif own == producer.parallelism and _is_partitioned(node, keys, producer.by(edge.output)):
+    elif own == producer.parallelism and keys and _is_partitioned(node, keys, producer.by(edge.output)):
         exchange = "forward"
+    elif own == 1 and not (apart and keys):
+        exchange = "rebalance" if apart or producer.parallelism > 1 else "forward"
     else:
         exchange = "hash"
-    chained = (
-        len(node.inputs) == 1
-        and own == producer.parallelism
-        and (exchange == "forward" or own == 1)
-        and edge.exchange is None
-    )
+    chained = len(node.inputs) == 1 and exchange == "forward" and edge.exchange is None
     return Edge(edge.operator, edge.output, node.id, port, exchange, chained, keys or ())
 
 

@@ -36,9 +36,11 @@ def explain(
         from penstock.commands.loading import capture
         from penstock.plan_views import text as plan_text
         from penstock.plan_views import words as plan_words
+        from penstock.runs.run_options import EMBEDDED
 
         job, options = capture(file, arguments or [])
-        plan = job.plan(options.instances if parallelism is None else parallelism)
+        instances = options.instances if parallelism is None else parallelism
+        plan = job.plan(instances, apart=options.executor != EMBEDDED)
         if svg is not None:
             from penstock.plan_views import svg as plan_svg
 

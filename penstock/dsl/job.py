@@ -92,7 +92,7 @@ class Job:
                     del self.graph.operators[other.id]
 
     def plan(self, parallelism: int = 1, *, apart: bool = False) -> ExecutionGraph:
-        """Return the optimised physical plan; with ``apart`` what stays in the caller's process is tasks of its own."""
+        """Return the optimised physical plan; with ``apart`` that of a job on task managers."""
         return plan(self.graph, parallelism, apart=apart)
 
     def run(self, name: str | None = None, **options: Unpack[JobOptions]) -> JobMetrics:

@@ -30,8 +30,11 @@ def steered(
     folder: Path,
     way: Mapping[str, Any] = PROCESSES,
     processes: Callable[[], Sequence[psutil.Process]] = task_managers,
-) -> None:
-    """Change the job `ORDERS` times, with `KILLS` in between, and hold its topic against its rows."""
+    orders: int = ORDERS,
+    kills: int = KILLS,
+    parallelism: int = 2,
+) -> Steering:
+    """Change the job so many times, with kills in between, and hold its topic against its rows."""
     settings, topic, metered = KafkaSettings(kafka), f"steered-{secrets.token_hex(4)}", MeteredJob(folder)
     create_topic(settings, topic, PARTITIONS, KEEP)
     metered.give(ROWS)
@@ -42,26 +45,31 @@ def steered(
     handle = job.start(
         "steered",
         **way,
-        parallelism=2,
+        parallelism=parallelism,
         directory=folder / "job",
         checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="100ms",
         restart_delay="1ms",
     )
     steering = Steering(handle, SEED, gate.open, processes)
-    steering.give(ORDERS, KILLS)
+    steering.give(orders, kills)
     handle.wait()
-    check(steering)
     check_topic(settings, topic)
     delete_topics(settings, [topic])
+    return steering
 
 
-@pytest.mark.long("a hundred orders and 25 kills; test_rescaling.py has some of each")
+def test_each_row_is_there_once_in_a_job_that_begins_with_single_instances(kafka: str, tmp_path: Path) -> None:
+    steering = steered(kafka, tmp_path, orders=6, kills=1, parallelism=1)
+    assert steering.done.total() == 7 and steering.done["rescale"] > 0
+
+
+@pytest.mark.long("a hundred orders and 25 kills; test_each_row_is_there_once_in_a_job_that_begins has some")
 def test_each_row_is_there_once_behind_orders_and_kills(kafka: str, tmp_path: Path) -> None:
-    steered(kafka, tmp_path)
+    check(steered(kafka, tmp_path))
 
 
 @pytest.mark.xdist_group(GROUP)
 @pytest.mark.long("a hundred orders and 25 kills on Ray; test_nexmark_on_ray.py has exactly-once sinks there")
 def test_each_row_is_there_once_behind_orders_and_kills_on_ray(kafka: str, tmp_path: Path, on_ray: RayCluster) -> None:
-    steered(kafka, tmp_path, RAY, on_ray.task_managers)
+    check(steered(kafka, tmp_path, RAY, on_ray.task_managers))

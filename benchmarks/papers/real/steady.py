@@ -97,7 +97,7 @@ def plan_of(steady: RealCase) -> ExecutionGraph:
     """Return the plan of the job; no broker is asked."""
     setting = Setting("nowhere:9092", tuple(steady.topics), Path(), None, steady.options)
     made: Application = attribute(steady.application)(setting)
-    return made.job.plan(steady.start["parallelism"])
+    return made.job.plan(steady.start["parallelism"], apart=True)
 
 
 def acting_case(seconds: float, policy: str) -> RealCase:

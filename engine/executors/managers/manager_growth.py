@@ -68,6 +68,8 @@ class ManagerGrowth:
         """
         if isinstance(order, ms.PeerGone):
             self._remove_peer(order.manager)
+            for _, part in self._deployed:
+                part.fault = part.fault or f"only the head before has what {order.manager!r} has contributed and left"
         elif isinstance(order, ms.Dismiss):
             if hosted is not None:
                 hosted.build.dismiss({TaskId(task): numbers for task, numbers in order.gone.items()})

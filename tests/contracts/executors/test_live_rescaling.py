@@ -34,6 +34,29 @@ def test_nothing_begins_anew(tmp_path: Path) -> None:
     assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 0
 
 
+def test_what_is_single_gets_an_instance_and_has_one_again(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=1)
+    read(job, handle, 800)
+    for rows, operator, count in ((1_200, "per key", 2), (1_600, "numbers", 2), (2_000, "per second", 3)):
+        summary = handle.rescale(operator, count)
+        assert (summary.before[operator], summary.after[operator], summary.live) == (1, count, True)
+        assert (summary.partitions_moved if operator == "numbers" else summary.key_groups_moved) > 0
+        read(job, handle, rows)
+    for rows, operator in ((2_400, "per key"), (2_800, "numbers")):
+        assert handle.rescale(operator, 1).live
+        read(job, handle, rows)
+    kill(task_managers()[0].pid)
+    until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
+    names = instances_by_name(running(handle).graph)
+    assert [names[name] for name in ("per key", "numbers", "per second")] == [1, 1, 3]
+    assert handle.rescale("per key", 2).live
+    job.give(ROWS)
+    handle.wait()
+    job.check()
+
+
 def test_a_task_manager_that_is_killed_afterwards_goes_on_with_the_new_parallelism(tmp_path: Path) -> None:
     job = MeteredJob(tmp_path)
     job.give(0)

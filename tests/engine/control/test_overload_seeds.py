@@ -126,8 +126,8 @@ def test_1000_jobs_are_steady_and_shed_what_they_must(seeds: Sequence[int]) -> N
     [
         # It takes any backlog for an overload, and a wait for the sink for work.
         (GuardRule(saturated=0.0), "are dropped for a sink that the loop waits for"),
-        # It looks once, and believes a burst; what it lowered stays.
-        (GuardRule(looks=2, tolerated_s=0.0, raise_by=0.0), "is kept"),
+        # It looks once, and believes a burst; what it lowered stays for minutes, whatever time the loop has.
+        (GuardRule(looks=2, tolerated_s=0.0, raise_by=0.0, history=2_000), "is kept"),
     ],
     ids=["blind to waits", "hasty and stubborn"],
 )

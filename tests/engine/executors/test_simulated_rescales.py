@@ -1,6 +1,7 @@
 """The parallelism of operators changes at random while a simulated job runs, and it puts out what it does undisturbed.
 
-The long suite tries 10,000 seeds over all pipelines, by workers and by task managers, in parts of 50;
+The long suite tries 10,000 seeds over all pipelines, by workers and by task managers, which also begin with single
+instances, in parts of 50;
 ``PENSTOCK_RESCALE_SEEDS`` sets how many it tries of each.
 """
 
@@ -29,10 +30,12 @@ from penstock.state.checkpoints.manifest import InstanceEntry
 from tests.engine.executors.simulated_support import in_parts, part_name
 from tests.engine.executors.test_simulated_moves import MOVING
 
-EACH = 10_000 // (2 * len(MOVING)) + 1
+EACH = 10_000 // (3 * len(MOVING)) + 1
 PARTS_OF_SEEDS = in_parts(int(os.environ.get("PENSTOCK_RESCALE_SEEDS", str(EACH))))
-FEW = (1, 7, 14)
+FEW = (7, 14, 19)
 """Seeds in which instances come and go while a job runs."""
+
+FROM_ONE = range(1, 13)
 
 IN_ORDER = range(1, 9)
 
@@ -91,11 +94,11 @@ def ordered(job: ps.Job) -> None:
     rows.process(Chained, {"part": int, "chain": int}, order="arrival").name("chain").collect().name("out")
 
 
-def rescaled(name: str, folder: Path, *, managed: bool) -> Simulation:
+def rescaled(name: str, folder: Path, *, managed: bool, parallelism: int = 2) -> Simulation:
     job = ps.Job()
     (ordered if name == "ordered" else MOVING[name])(job)
     paging = SimulatedPaging(folder, PagingOptions())
-    made = Simulation(record_pipeline(job.graph, 10_000), managed=managed, paging=paging)
+    made = Simulation(record_pipeline(job.graph, 10_000), parallelism=parallelism, managed=managed, paging=paging)
     made.rescales = True
     return made
 
@@ -114,6 +117,16 @@ def check(results: list[SeedResult], *, live: bool) -> None:
 def test_a_few_seeds_put_out_what_the_undisturbed_run_does(tmp_path: Path, *, managed: bool) -> None:
     simulation = rescaled("tumbled", tmp_path, managed=managed)
     check([simulation.run(seed) for seed in FEW], live=managed)
+
+
+@pytest.mark.parametrize("name", ["tumbled", "joined"])
+def test_what_begins_with_single_instances_gets_others_while_it_runs(name: str, tmp_path: Path) -> None:
+    simulation = rescaled(name, tmp_path, managed=True, parallelism=1)
+    results = [simulation.run(seed) for seed in FROM_ONE]
+    assert [(result.seed, result.problem) for result in results if result.problem is not None] == []
+    counted = [result.rescales for result in results if result.rescales is not None]
+    assert sum(item.live for item in counted) > 0 and sum(item.moved for item in counted) > 0
+    assert sum(item.partitions for item in counted) > 0
 
 
 def test_state_of_instances_that_are_no_more_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,10 +203,14 @@ def in_order_of_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_put_out_what_the_undisturbed_run_does")
 @pytest.mark.parametrize("seeds", PARTS_OF_SEEDS, ids=part_name)
-@pytest.mark.parametrize("managed", [False, True], ids=("workers", "task managers"))
+@pytest.mark.parametrize(
+    ("managed", "parallelism"),
+    [(False, 2), (True, 2), (True, 1)],
+    ids=("workers", "task managers", "task managers, from one instance"),
+)
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_puts_out_what_the_undisturbed_run_does(
-    name: str, seeds: range, tmp_path: Path, *, managed: bool
+    name: str, seeds: range, tmp_path: Path, *, managed: bool, parallelism: int
 ) -> None:
-    simulation = rescaled(name, tmp_path, managed=managed)
+    simulation = rescaled(name, tmp_path, managed=managed, parallelism=parallelism)
     check([simulation.run(seed) for seed in seeds], live=managed and name != "upserted")

@@ -70,6 +70,17 @@ def test_a_number_that_was_taken_is_not_taken_again() -> None:
     assert isinstance(change, LiveChange) and change.new() == ("counts -> out[3]",)
 
 
+def test_a_single_instance_that_has_an_exchange_before_it_is_followed_as_well() -> None:
+    graph = counted(1, apart=True)
+    places = {name: "tm-0" for task in graph.tasks for name in graph.instances(task)}
+    found = vacated(graph, places, ["tm-0"], ["tm-1"], {})
+    assert not isinstance(found, str)
+    change, targets = found
+    assert targets == {"rows -> some[1]": "tm-1", "counts -> out[1]": "tm-1"}
+    ((_, groups),) = change.moves(owner_tables(graph, KEY_GROUPS, {}))
+    assert groups == tuple((group, 0, 1) for group in range(KEY_GROUPS))
+
+
 @pytest.mark.parametrize(
     ("parallelism", "stay", "reason"),
     [(1, ["tm-1"], "it has a single instance"), (3, [], "no other task manager is there")],

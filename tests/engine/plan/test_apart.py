@@ -75,6 +75,22 @@ def test_exchanges_are_those_of_the_plan_without() -> None:
     ]
 
 
+def test_what_needs_rows_by_keys_or_all_of_them_has_an_exchange_before_it_though_it_is_single() -> None:
+    def build(rows: ps.Stream) -> None:
+        counts = rows.filter(col("value") > 3).key_by("key").agg(n=ps.count()).name("counts")
+        counts.key_by("key").agg(most=ps.max_("n")).name("most").write(MemorySink(), mode="changelog")
+        counts.agg(keys=ps.count()).name("all").write(MemorySink(), mode="changelog")
+
+    job = job_of(build)
+    for apart, keyed, all_rows in ((False, "forward", "forward"), (True, "hash", "rebalance")):
+        graph = plan(job.graph, 1, apart=apart)
+        ways = {graph.node(item.consumer).name: (item.exchange, item.chained) for item in graph.edges}
+        assert ways["counts"] == (keyed, not apart)
+        assert ways["all"] == (all_rows, not apart)
+        # Its rows lie by its key already, as they do where there are several instances.
+        assert ways["most"] == ("forward", True)
+
+
 def test_what_travels_is_chained_all_the_same(tmp_path: Path) -> None:
     job = Job()
     rows = ps.read_iterable(lambda: iter([{"a": 1}]), schema={"a": int}, job=job)

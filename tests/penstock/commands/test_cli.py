@@ -131,6 +131,12 @@ def test_explain_draws_only_one_of_them(command: Command) -> None:
     assert drawing.out.startswith("flowchart TB\n") and "```" not in drawing.out
 
 
+def test_explain_shows_the_plan_of_a_job_on_task_managers(command: Command) -> None:
+    elsewhere = PIPELINE.replace('run("sales")', 'run("sales", executor="processes", task_managers=1)')
+    shown = [command("explain", "pipeline.py", "--only", "tree", file=file).out for file in (PIPELINE, elsewhere)]
+    assert ["hash(item) ═▶" in tree for tree in shown] == [False, True]
+
+
 def test_explain_writes_a_picture_and_json(command: Command, tmp_path: Path) -> None:
     done = command("explain", "pipeline.py", "--json", "--svg", "plan.svg", file=PIPELINE)
     data = json.loads(done.out)

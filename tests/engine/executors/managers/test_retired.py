@@ -1,11 +1,15 @@
 """What a task manager that has left contributed is part of all checkpoints that follow, until its tasks begin anew."""
 
+from typing import cast
 from unittest.mock import Mock
 
 from penstock.engine.dataflow.checkpoint_port import Contribution
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
+from penstock.engine.executors.managers.deployed_parts import DeployedPart, DeployedParts
 from penstock.engine.executors.managers.deployment import Deployment
 from penstock.engine.executors.managers.deployments import Deployments
+from penstock.engine.executors.managers.growth_messages import PeerGone
+from penstock.engine.executors.managers.manager_growth import ManagerGrowth
 from penstock.engine.executors.managers.retired import Retired
 from penstock.model.ids import TaskId
 
@@ -56,6 +60,14 @@ def test_it_goes_with_the_tasks_that_begin_anew() -> None:
     gone, uploads = retired()
     assert not gone.gone(HERE)
     assert rows_of(uploads, 2) == [5]
+
+
+def test_another_head_does_not_go_on_with_what_was_beside_it() -> None:
+    part, closed = Mock(spec=DeployedPart, fault=None), list[str]()
+    growth = ManagerGrowth(cast(DeployedParts, [(1, part)]), Mock(), Mock(), closed.append)
+    growth.hear(PeerGone("tm-0"), None)
+    assert closed == ["tm-0"]
+    assert part.fault == "only the head before has what 'tm-0' has contributed and left"
 
 
 def test_where_others_began_anew_all_must() -> None:
