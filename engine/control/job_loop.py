@@ -38,8 +38,9 @@ class JobLoop:
         Policies begin anew: tasks may be others.
         """
         cool_down_s = min([COOL_DOWN_S, *(item.every_s for item in policies if item.role.level is Level.APPLICATION)])
-        seen_s = {"cool_down_s": cool_down_s, "looked_at_s": LOOKED_AT_S}
-        self.loop = ControlLoop(policies, acts=True, actuators=ACTUATORS, **seen_s)
+        self.loop = ControlLoop(
+            policies, acts=True, actuators=ACTUATORS, cool_down_s=cool_down_s, looked_at_s=LOOKED_AT_S
+        )
         self.state = self.loop.start(0.0)
         self.began_ns: int | None = None
         if before is not None:
