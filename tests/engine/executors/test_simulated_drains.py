@@ -56,7 +56,7 @@ def test_task_managers_that_go_before_a_checkpoint_has_their_last_are_found(
 ) -> None:
     """Plant a bug: what they brought before stands for what they would bring."""
     monkeypatch.setattr(ManagedGrowth, "_is_saved", lambda self, change: True)
-    simulation = drained("tumbled", tmp_path, CRASHES)
+    simulation = drained("tumbled", tmp_path, CRASHES, rescales=True)
     assert any(simulation.run(seed).problem is not None for seed in MANY)
 
 
