@@ -22,7 +22,8 @@ def test_after_kills_what_was_kept_by_strata_is_proved(kafka: str, tmp_path: Pat
 
     def look(folder: Path, arguments: Sequence[str]) -> None:
         (log,) = (folder / "checkpoints").glob("*/kept")
-        asked = [str(PIPELINE), "--out", str(folder), "--kept", str(log)]
+        up_to = ["--checkpoint-dir", str(folder / "checkpoints")]
+        asked = [str(PIPELINE), "--out", str(folder), "--kept", str(log), *up_to]
         code = penstock("validate", *asked, "--", kafka, orders.topic, "dealt", *arguments)
         validation = from_json((folder / "validation.json").read_text(), "validation.json")
         assert (code, validation.left_out) == (0, 0)
