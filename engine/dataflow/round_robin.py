@@ -26,6 +26,9 @@ class TurnStanding(Enum):
     PATIENT = "patient"
 
 
+_IN_ROUNDS = (TurnStanding.EAGER, TurnStanding.PATIENT)
+
+
 class Turns:
     """The instances that can run, by their standing.
 
@@ -39,8 +42,8 @@ class Turns:
         self._shares = dict(shares or {})
         self._standing: dict[int, TurnStanding] = {}
         # Whoever changes its standing leaves an entry behind, which is passed over when it comes to the front.
-        self._queues: dict[TurnStanding, deque[Instance]] = {standing: deque() for standing in TurnStanding}
-        self._queued: dict[TurnStanding, set[int]] = {standing: set() for standing in TurnStanding}
+        self._queues: dict[TurnStanding, deque[Instance]] = {standing: deque() for standing in _IN_ROUNDS}
+        self._queued: dict[TurnStanding, set[int]] = {standing: set() for standing in _IN_ROUNDS}
         self._deficit_ns: dict[int, int] = {}
         # Use of readers, for a share of 1.0; those that can read lie in the heap by what it was, or less.
         self._used_ns: dict[int, float] = {}

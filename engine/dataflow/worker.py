@@ -40,7 +40,7 @@ Outcome = Ran | Waiting | Done
 
 
 class Worker:
-    """Steps instances by deficit round robin over their shares of the core.
+    """Steps instances by their turns, over their shares of the core (`round_robin`).
 
     An instance is runnable when it has input or a due timer and every output has room. One with less than a full batch
     to do lets others go first for a moment, for they may be about to fill it. What operators keep pending runs when

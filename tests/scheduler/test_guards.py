@@ -97,25 +97,22 @@ def test_they_are_hostile(name: str) -> None:
         assert not min([*decision.source_keep.values(), *decision.edge_keep.values()]) > bare["keeps_below"]
 
 
-QUOTAS: Mapping[str, float] = {
-    "most_instances": 9, "most_parallelism": 5, "most_cores": 4.5, "most_memory_bytes": 12 * GB, "one_per_core": True,
-}  # fmt: skip
+QUOTAS = PlanLimits(most_instances=9, most_parallelism=5, most_cores=4.5, most_memory_bytes=12 * GB, one_per_core=True)
 
 
 @pytest.mark.parametrize("name", [*POLICIES])
 def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
-    limits = PlanLimits(**QUOTAS)  # type: ignore[arg-type]
     for seed in range(cases(60)):
         rng = np.random.default_rng([seed, sum(name.encode())])
-        policy = replace(make_policy(name, {}), limits=limits)
+        policy = replace(make_policy(name, {}), limits=QUOTAS)
         memory = policy.start()
         for number in range(1, 5):
             snapshot = hostile(rng, number * 100)
             try:
                 readable = clock_fault(snapshot, memory.last_snapshot) == ""
-                possible = plausible_snapshot(snapshot, memory.last_snapshot, limits.lost_after_s) if readable else None
+                possible = plausible_snapshot(snapshot, memory.last_snapshot, QUOTAS.lost_after_s) if readable else None
                 before, (decision, memory) = memory, policy.decide(snapshot, memory)
-                within(decision, snapshot, limits)
+                within(decision, snapshot)
                 if possible is None:
                     assert is_empty(decision), "of such a snapshot nothing can be told"
                 else:
@@ -125,10 +122,13 @@ def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
                 raise AssertionError(f"{name}, seed {seed}, snapshot {number}") from error
 
 
-def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits) -> None:
+def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits = QUOTAS) -> None:
     """Assert that a decision on the job of this file is one that a platform could carry out within its quotas."""
-    now = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
     most_cores = 6.0 if limits.most_cores is None else limits.most_cores
+    most_bytes = limits.most_memory_bytes
+    assert most_bytes is not None
+    now = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
+    cores = snapshot.applications.cores
     if isinstance(decision, RescalePlan):
         after = now.copy()
         for size in decision.tasks:
@@ -136,10 +136,12 @@ def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits) ->
             assert 1 <= size.parallelism <= max(limits.most_parallelism, now[size.task])
             assert not limits.one_per_core or size.parallelism <= max(most_cores, now[size.task])
             assert size.parallelism <= 3 * now[size.task]
-            assert size.managed_bytes is None or 0 <= size.managed_bytes <= limits.most_memory_bytes  # type: ignore[operator]
+            assert size.managed_bytes is None or 0 <= size.managed_bytes <= most_bytes
         assert after.sum() <= max(limits.most_instances, now.sum())
         for given in decision.applications:
-            assert given.cores is None or 0 < given.cores <= most_cores or given.cores <= snapshot.applications.cores[0]  # type: ignore[index]
+            if given.cores is not None:
+                has = 0.0 if cores is None else cores[0]
+                assert 0 < given.cores <= most_cores or given.cores <= has
             for figure in (given.cores, given.memory_bytes, given.heap_bytes):
                 assert figure is None or (np.isfinite(figure) and figure > 0)
             assert given.threads is None or given.threads >= 1
@@ -150,8 +152,8 @@ def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits) ->
         assert all(0 <= value <= 1 for value in kept)
     if isinstance(decision, Placement | ShedPlan):
         for move in decision.moves:
-            cores = snapshot.machines.cores[move.machine]
-            assert cores > 0 and np.isfinite(cores)
+            of_machine = snapshot.machines.cores[move.machine]
+            assert of_machine > 0 and np.isfinite(of_machine)
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,8 @@ SCALERS = tuple(name for name in OWNS if Resource.PARALLELISM in (*OWNS[name], *
 
 @pytest.mark.parametrize("scaler", SCALERS)
 def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_at_a_time(scaler: str) -> None:
-    given = {f"limits.{key}": value for key, value in QUOTAS.items()}
+    named = ("most_instances", "most_parallelism", "most_cores", "most_memory_bytes", "one_per_core")
+    given = {f"limits.{name}": getattr(QUOTAS, name) for name in named}
     loop = control_loop({"qod": given, "placement": given, scaler: given}, acts=True, cool_down_s=0.0)
     acted = 0
     for seed in range(cases(20)):
@@ -314,7 +317,7 @@ def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_
                 decisions, _, state = loop.tick(snapshots, now_s, state)
                 for item in decisions:
                     assert not (item.acts and clock_fault(item.snapshot, None))
-                    within(item.allowed, item.snapshot, PlanLimits(**QUOTAS))  # type: ignore[arg-type]
+                    within(item.allowed, item.snapshot)
             except Exception as error:
                 raise AssertionError(f"qod and {scaler}, seed {seed}, snapshot {number}") from error
             begun = [
