@@ -8,68 +8,95 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.model.columns import Ints
+from penstock.model.columns import Floats, Ints
 from penstock.model.plan import BucketMove
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.flow_network import Layer
+from penstock.scheduler.row_groups import RowGroups
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketLoads:
+    """The buckets of a task, by their rows in the snapshot, and the share of the task's rows that each receives."""
+
+    rows: Ints
+    load: Floats
+    heaviest: float
+
+    def hot(self, snapshot: ClusterSnapshot, layer: Layer, steady: float = 1.0) -> tuple[int, ...]:
+        """Return the buckets that are hot keys: their share of the arriving rows exceeds every instance's capacity.
+
+        ``steady``: the share of the need that arrives, in (0, 1], the rest being backlog. A bucket that exceeds it only
+        during a backlog is none.
+        """
+        widest = layer.sums.widest
+        if not self.heaviest * steady > widest:
+            return ()
+        return tuple(snapshot.buckets.bucket[self.rows[self.load * steady > widest]].tolist())
+
+
+class TaskBuckets:
+    """The loads of the buckets of all tasks; added up once, as there may be thousands of tasks."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        buckets, tasks = snapshot.buckets, len(snapshot.tasks)
+        self._groups = RowGroups(buckets.task, tasks)
+        order = self._groups.order
+        records_in = np.zeros(len(order)) if buckets.records_in is None else buckets.records_in[order]
+        task = buckets.task[order]
+        total, heaviest = np.bincount(task, records_in, tasks), np.zeros(tasks)
+        is_loaded = total > 0
+        self._load = records_in / np.where(is_loaded, total, np.inf)[task]
+        np.fmax.at(heaviest, task, self._load)
+        self._heaviest: list[float] = heaviest.tolist()
+        self._is_loaded: list[bool] = is_loaded.tolist()
+
+    def loads(self, task: int) -> BucketLoads | None:
+        """Return those of a task; None: its buckets were not measured, or receive nothing."""
+        if not self._is_loaded[task]:
+            return None
+        return BucketLoads(self._groups.rows(task), self._load[self._groups.within(task)], self._heaviest[task])
 
 
 @dataclass(frozen=True, slots=True)
 class BucketLevelling:
-    """Moves, the layer's capacity after them (as a share of need), and the buckets that are hot keys.
-
-    ``heaviest``: the share of the task's rows that its heaviest bucket receives, 0 if unknown.
-    """
+    """Moves, and the layer's capacity after them, as a share of need."""
 
     moves: tuple[BucketMove, ...]
     whole: float
-    hot: tuple[int, ...]
-    heaviest: float = 0.0
 
 
-def level_buckets(snapshot: ClusterSnapshot, layer: Layer, bucket_rows: Ints, steady: float = 1.0) -> BucketLevelling:
+def level_buckets(snapshot: ClusterSnapshot, layer: Layer, buckets: BucketLoads) -> BucketLevelling:
     """Return moves from overloaded instances to those with most room: highest rate first, then fewest bytes.
 
-    ``bucket_rows``: the rows of the task's buckets; the layer's instances ascend. Without bucket figures nothing moves.
-    ``steady``: the share of the need that arrives, in (0, 1], the rest being backlog. A bucket is a hot key if its
-    share of the arriving rows exceeds every instance's capacity; one that exceeds it only during a backlog is not.
+    The layer's instances ascend. What it carries after them is at most the capacity of all of them together.
     """
-    buckets, no_moves = snapshot.buckets, BucketLevelling((), layer.whole, ())
-    if buckets.records_in is None or not len(bucket_rows):
-        return no_moves
-    load = buckets.records_in[bucket_rows]
-    total = float(load.sum())
-    if not total > 0:
-        return no_moves
-    load = load / total
-    owner = np.searchsorted(layer.instances, buckets.instance[bucket_rows])
-    count, moves = len(layer.instances), tuple[BucketMove, ...]()
+    load, moves = buckets.load, tuple[BucketMove, ...]()
+    columns = snapshot.buckets
+    owner = np.searchsorted(layer.instances, columns.instance[buckets.rows])
+    count = len(layer.instances)
     shares = np.bincount(owner, load, count)
     room = layer.capacity - shares
     # No other instance gives: one that takes has room for what it takes.
-    handed_on = np.flatnonzero((room < 0)[owner])
+    handed_on = (room < 0)[owner].nonzero()[0]
     if len(handed_on) and load[handed_on].min() <= room.max():
-        state = buckets.state_bytes
-        size = np.zeros(len(handed_on)) if state is None else np.nan_to_num(state[bucket_rows[handed_on]])
+        size = np.zeros(len(handed_on)) if columns.state_bytes is None else columns.state_bytes[buckets.rows[handed_on]]
+        size[np.isnan(size)] = 0.0
         handed_on = handed_on[np.lexsort((size, -load[handed_on]))]
         old_owner = owner[handed_on]
         new_owner = np.array(_new_owners(load[handed_on].tolist(), old_owner.tolist(), room.tolist()))
         owner[handed_on] = new_owner
         shares = np.bincount(owner, load, count)
         numbers = snapshot.instances.number[layer.instances].tolist()
-        moved = np.flatnonzero(old_owner != new_owner)
+        moved = (old_owner != new_owner).nonzero()[0]
         moves = tuple(
             BucketMove(layer.task, bucket, numbers[taker])
             for bucket, taker in zip(
-                buckets.bucket[bucket_rows[handed_on[moved]]].tolist(), new_owner[moved].tolist(), strict=True
+                columns.bucket[buckets.rows[handed_on[moved]]].tolist(), new_owner[moved].tolist(), strict=True
             )
         )
     loaded = shares > 0
-    carried = float((layer.capacity[loaded] / shares[loaded]).min())
-    heaviest, widest = float(load.max()), float(layer.capacity.max())
-    is_hot = heaviest * steady > widest
-    hot = tuple(buckets.bucket[bucket_rows[load * steady > widest]].tolist()) if is_hot else ()
-    return BucketLevelling(moves, carried, hot, heaviest)
+    return BucketLevelling(moves, float((layer.capacity[loaded] / shares[loaded]).min()))
 
 
 def _new_owners(load: list[float], owner: list[int], room: list[float]) -> list[int]:

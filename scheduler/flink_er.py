@@ -15,7 +15,7 @@ import numpy as np
 from penstock.model.columns import Floats, Ints, Names
 from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize, not_measured
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.bucket_moves import level_buckets
+from penstock.scheduler.bucket_moves import TaskBuckets, level_buckets
 from penstock.scheduler.capacity import (
     MIB,
     available_bandwidth,
@@ -38,12 +38,16 @@ DETECTORS = ("true", "paper", "literal")
 NOISE = 0.05
 """The share of its capacity by which an instance may seem overloaded before load is redistributed."""
 
+_CARRIED = 1 - 1e-9
+"""The share of what is asked that counts as all of it, once buckets have moved."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlinkErMemory:
     """Detected capacities by instance of the ``tasks`` of the last snapshot; when each application last changed.
 
     ``full``: tasks, as application/task, that got no instance when one was last asked for, with those that they had.
+    ``concerned``: applications that lagged, or were slow, in so many looks up to the last.
     """
 
     tasks: Names = ()
@@ -51,6 +55,7 @@ class FlinkErMemory:
     capacity: Floats | None = None
     acted_s: tuple[tuple[str, float], ...] = ()
     full: tuple[tuple[str, int], ...] = ()
+    concerned: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class FlinkEr:
     that arrives in the ``action_s`` of the action. Where no source lags, a mean latency of a task above l_c triggers
     one, after which the load is to be at most lambda of every capacity. ``settle_s``: the wait after an action on an
     application. ``jump``: instances are added up to the need, not one at a time. ``pool``: instances that a decision
-    may add; None: as many as there are free cores, where CPU was measured.
+    may add; None: as many as there are free cores, where CPU was measured. ``period_s``: how often a loop lets it look;
+    ``looks``: in so many of them, one after the other, an application must lag, or be slow, before anything is done.
     """
 
     detector: str = "true"
@@ -75,12 +81,16 @@ class FlinkEr:
     settle_s: float = 30.0
     jump: bool = True
     pool: int | None = None
+    period_s: float = 30.0
+    looks: int = 1
 
     def __post_init__(self) -> None:
         if self.detector not in DETECTORS:
             raise ValueError(f"detector is one of {', '.join(DETECTORS)}, not {self.detector!r}")
         if not 0.85 <= self.saturated <= 1:
             raise ValueError(f"saturated is in [0.85, 1], not {self.saturated}")
+        if self.looks < 1:
+            raise ValueError(f"looks is 1 or more, not {self.looks}")
 
     def start(self) -> FlinkErMemory:
         """Return the empty memory."""
@@ -108,17 +118,23 @@ class FlinkEr:
             arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
         plan, network = _Plan(snapshot, self, arriving_part, full.keys()), Network(snapshot, limits, needed)
         done: set[int] = set()
+        before, concerned = dict(memory.concerned), dict[str, int]()
         for application, tasks, headroom in self._concerned(snapshot, network, lags):
             name = snapshot.applications.name[application]
             if application in done:
                 continue
-            if snapshot.time_s - acted_s.get(name, -np.inf) < self.settle_s:
+            looks = concerned[name] = min(before.get(name, 0) + 1, self.looks)
+            if looks < self.looks:
+                plan.reasons.append(f"{name}: it lags or is slow, in {looks} of {self.looks} looks")
+                done.add(application)
+            elif snapshot.time_s - acted_s.get(name, -np.inf) < self.settle_s:
                 plan.reasons.append(f"{name}: the last action settles")
                 done.add(application)
             elif plan.add(application, network.layers(tasks, headroom), headroom):
                 acted_s[name] = snapshot.time_s
                 done.add(application)
-        return plan.decision(), replace(after, acted_s=tuple(acted_s.items()))
+                del concerned[name]
+        return plan.decision(), replace(after, acted_s=tuple(acted_s.items()), concerned=tuple(concerned.items()))
 
     def _concerned(
         self, snapshot: ClusterSnapshot, network: Network, lags: Floats
@@ -133,10 +149,14 @@ class FlinkEr:
             for application, tasks in _by_application(of, reached):
                 lagging.add(application)
                 yield application, tasks, 1.0
+        slow = slow_tasks(snapshot, self.latency_ms)
+        slow = slow[~np.isin(of[slow], list(lagging))]
+        if not len(slow):
+            return
         origin, seen = network.most_lagged(lags), set()
-        for task in slow_tasks(snapshot, self.latency_ms).tolist():
+        for task in slow.tolist():
             application, source = int(of[task]), int(origin[task])
-            if application not in lagging and (application, source) not in seen:
+            if (application, source) not in seen:
                 seen.add((application, source))
                 reached = network.reached(source)
                 yield application, reached[of[reached] == application].tolist(), 1.0 / self.saturated
@@ -176,7 +196,8 @@ class _Plan:
         # Tasks whose buckets would have moved, to no effect: they can only grow.
         refusals = zip(snapshot.refusals.subject, snapshot.refusals.what, snapshot.refusals.reason, strict=True)
         self._stuck = {of for of, what, why in refusals if what == "bucket" and why == WITHOUT_EFFECT}
-        self._buckets_of = RowGroups(snapshot.buckets.task, len(snapshot.tasks))
+        self._buckets_of = TaskBuckets(snapshot)
+        self._edges_into = RowGroups(snapshot.edges.consumer, len(snapshot.tasks))
         self._free_instances = _free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
         self._buckets: list[BucketMove] = []
@@ -221,21 +242,26 @@ class _Plan:
 
     def _new_routes(self, layers: Sequence[Layer], allocation: Allocation, grown: set[int]) -> list[Route]:
         """Return new shares for free exchanges whose present shares would overload an instance at the need."""
-        edges, routes = self._snapshot.edges, []
+        routes: list[Route] = []
         tails = {place: [place] for place, layer in enumerate(layers) if layer.is_free and layer.follows is None}
         for place, layer in enumerate(layers):
             if layer.follows is not None:
                 tails[layer.follows].append(place)
         for place, stage in tails.items():
-            flows, present = allocation.flows[place], float(layers[place].flow.sum())
-            handed = float(flows.sum())
-            if present <= 0 or handed <= 0 or any(layers[at].task in grown for at in stage):
+            layer = layers[place]
+            if layer.sums.flow <= 0 or any(layers[at].task in grown for at in stage):
                 continue
-            shares = layers[place].flow / present * handed
+            if len(stage) == 1 and min(layer.whole, 1.0) <= layer.sums.fullest * (1 + NOISE):
+                continue
+            flows = allocation.flow(place)
+            handed = float(flows.sum())
+            if handed <= 0:
+                continue
+            shares = layer.flow / layer.sums.flow * handed
             if all(np.all(shares <= layers[at].capacity * (1 + NOISE)) for at in stage):
                 continue
             new = tuple((flows / handed).tolist())
-            routes += [Route(int(edge), new) for edge in np.flatnonzero(edges.consumer == layers[place].task)]
+            routes += [Route(edge, new) for edge in self._edges_into.rows(layer.task).tolist()]
         return routes
 
     def _bucket_moves(self, layers: Sequence[Layer], headroom: float) -> tuple[list[BucketMove], list[tuple[str, int]]]:
@@ -247,7 +273,9 @@ class _Plan:
                 continue
             if self._names[layer.task] in self._stuck:
                 continue
-            bucket_rows = self._buckets_of.rows(layer.task)
+            loads = self._buckets_of.loads(layer.task)
+            if loads is None:
+                continue
             arriving = float(self._arriving_part[layer.task]) / headroom
             # Instances are not added for a backlog, if moves carry what arrives and a little of that.
             balanced = layer.sums.balanced
@@ -256,16 +284,16 @@ class _Plan:
             if is_full and balanced > 0:
                 # No more can be had of these instances, and no others come.
                 part = min(part, balanced)
-            asked = layer if part == 1.0 else layer.asked(part)
-            levelling = level_buckets(self._snapshot, asked, bucket_rows, arriving / part)
-            if levelling.heaviest > 0:
-                # With so many instances the heaviest bucket has one for itself, and more bring nothing.
-                self._useful[layer.task] = ceil(1 / levelling.heaviest - 1e-9)
-            hot += [(self._task(layer.task), bucket) for bucket in levelling.hot]
+            # With so many instances the heaviest bucket has one for itself, and more bring nothing.
+            useful = self._useful[layer.task] = ceil(1 / loads.heaviest - 1e-9)
+            hot += [(self._task(layer.task), bucket) for bucket in loads.hot(self._snapshot, layer, arriving)]
             # Moves that do not reach that are not made where instances are added anyway: owners change with them.
-            is_all = is_full or len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
+            is_all = is_full or len(layer.instances) >= useful
+            if not is_all and balanced / part < _CARRIED:
+                continue
+            levelling = level_buckets(self._snapshot, layer if part == 1.0 else layer.asked(part), loads)
             helps = levelling.whole * part > layer.whole * (1 + NOISE)
-            carries = levelling.whole >= 1 - 1e-9 and (helps or part == 1.0)
+            carries = levelling.whole >= _CARRIED and (helps or part == 1.0)
             if carries or (is_all and helps):
                 moves += levelling.moves
         return moves, hot

@@ -19,12 +19,15 @@ class LayerSums(NamedTuple):
     """What a layer's instances are together, in shares of need.
 
     ``whole`` is its capacity: of a free one the sum, else what its fullest instance allows, min_i c_i/share_i.
-    ``balanced``: the flow it could carry if shares followed capacities. ``flow``: the measured one; ``present``: as
-    much of it as each instance has capacity for, none having more than `AMPLE`.
+    ``balanced``: the flow it could carry if shares followed capacities; ``fullest``: what it carries with the shares
+    that are measured, infinite if there are none; ``widest``: the capacity of the widest instance. ``flow``: the
+    measured one; ``present``: as much of it as each instance has capacity for, none having more than `AMPLE`.
     """
 
     whole: float
     balanced: float
+    fullest: float
+    widest: float
     flow: float
     present: float
 
@@ -62,7 +65,7 @@ class Layer:
 
     def asked(self, part: float) -> "Layer":
         """Return the layer as it is if this part of the need is asked of it, above 1 more than the need."""
-        sums = LayerSums(*(figure / part for figure in self.sums))
+        sums = LayerSums(*[figure / part for figure in self.sums])
         return replace(self, capacity=self.capacity / part, flow=self.flow / part, sums=sums)
 
 
@@ -74,12 +77,13 @@ def sums_of(group: Ints, capacity: Floats, flow: Floats, is_free: Bools) -> list
     groups = len(is_free)
     balanced, total = np.bincount(group, capacity, groups), np.bincount(group, flow, groups)
     present = np.bincount(group, np.minimum(flow, np.minimum(capacity, AMPLE)), groups)
-    fullest = np.full(groups, np.inf)
+    fullest, widest = np.full(groups, np.inf), np.zeros(groups)
+    np.maximum.at(widest, group, capacity)
     loaded = flow > 0
     np.minimum.at(fullest, group[loaded], capacity[loaded] * total[group[loaded]] / flow[loaded])
     whole = np.where(is_free | ~(total > 0), balanced, fullest)
-    columns = (whole.tolist(), balanced.tolist(), total.tolist(), present.tolist())
-    return [LayerSums(*sums) for sums in zip(*columns, strict=True)]
+    columns = (whole, balanced, fullest, widest, total, present)
+    return [LayerSums(*sums) for sums in zip(*[column.tolist() for column in columns], strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +100,20 @@ class Allocation:
 
     ``value``: what flows through the network, at most 1. ``paced``: what comes through of the need where all branches
     behind a split keep the pace of the slowest, as a full one holds up what feeds it; of a series both are the same.
-    ``flows`` by layer and instance: what it is handed of the need, as far as it carries it itself. ``bottlenecks``:
-    from the narrowest on; none if all is carried.
+    ``bottlenecks``: from the narrowest on; none if all is carried.
     """
 
     value: float
     paced: float
-    flows: tuple[Floats, ...]
     bottlenecks: tuple[Bottleneck, ...]
+    _layers: Sequence[Layer]
+    _stages: Sequence[Sequence[int]]
+    _began: float
+
+    def flow(self, place: int) -> Floats:
+        """Return by instance what the layer at a place is handed of the need, as far as it carries it itself."""
+        layer, (stage,) = self._layers[place], [stage for stage in self._stages if place in stage]
+        return _by_instance(layer, *_handed(self._layers, stage, self._began))
 
 
 def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
@@ -114,9 +124,9 @@ def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
     beyond that what is full, by the same measure, once branches keep pace. ``saturated`` is lambda, in [0.85, 1].
     """
     stages = in_stages(layers)
-    lanes = [_lanes(layers, stage) for stage in stages]
-    wholes = [each.whole for each in lanes]
-    began = min([1.0, *[each.present for each in lanes]]) if lanes else 0.0
+    sums = [_lane_sums(layers, stage) for stage in stages]
+    wholes = [whole for whole, _ in sums]
+    began = min([1.0, *[present for _, present in sums]]) if sums else 0.0
     paced = min([1.0, *wholes])
     if paced >= ENOUGH:
         value, named = 1.0, list[int]()
@@ -125,13 +135,7 @@ def allocate(layers: Sequence[Layer], saturated: float) -> Allocation:
     places = [(place, stage) for stage in named if value > 0 for place in _narrowest(layers, stages[stage])]
     bottlenecks = [Bottleneck(place, wholes[stage]) for place, stage in places]
     bottlenecks.sort(key=lambda bottleneck: bottleneck.whole)
-    flows: list[Floats] = [layer.flow for layer in layers]
-    for stage, stage_lanes, whole in zip(stages, lanes, wholes, strict=True):
-        carried = min(whole, 1.0)
-        handed = stage_lanes.handed(began, carried)
-        for place in stage:
-            flows[place] = _by_instance(layers[place], handed, carried)
-    return Allocation(min(value, 1.0), paced, tuple(flows), tuple(bottlenecks))
+    return Allocation(min(value, 1.0), paced, tuple(bottlenecks), layers, stages, began)
 
 
 def _saturated(network: OperatorNetwork, wholes: Sequence[float], asked: float) -> tuple[float, list[int]]:
@@ -166,43 +170,42 @@ def _inputs(layers: Sequence[Layer], stages: Sequence[Sequence[int]]) -> list[se
     return [{stage_of[place] for place in layers[stage[0]].after} for stage in stages]
 
 
-class _Lanes(NamedTuple):
-    """The lanes of a stage: their capacity together, the flow that is there, and both by lane; None: it is one lane."""
-
-    whole: float
-    present: float
-    capacity: Floats | None = None
-    flow: Floats | None = None
-
-    def handed(self, began: float, carried: float) -> Floats | None:
-        """Return the flow in each lane once all of it was raised from one value to another.
-
-        It began in proportion to what was there; what came to it each lane took in proportion to its room.
-        """
-        if self.capacity is None or self.flow is None:
-            return None
-        before = self.flow * (began / self.present) if self.present > 0 else np.zeros(len(self.flow))
-        room = self.whole - began
-        if room <= 0:
-            return before
-        handed: Floats = before + (self.capacity - before) * min((carried - began) / room, 1.0)
-        return handed
-
-
-def _lanes(layers: Sequence[Layer], stage: Sequence[int]) -> _Lanes:
-    """Return the lanes of a stage; what is not free is one lane."""
+def _lane_sums(layers: Sequence[Layer], stage: Sequence[int]) -> tuple[float, float]:
+    """Return what the lanes of a stage carry together, and the flow that is there; what is not free is one lane."""
     first = layers[stage[0]]
     if not first.is_free:
-        return _Lanes(min(first.whole, AMPLE), min(first.sums.flow, first.whole, AMPLE))
+        return min(first.whole, AMPLE), min(first.sums.flow, first.whole, AMPLE)
+    if len(stage) == 1 and first.whole <= AMPLE:
+        return first.whole, first.sums.present
+    capacity = _lane_capacities(layers, stage)
+    return float(capacity.sum()), float(np.minimum(first.flow, capacity).sum())
+
+
+def _lane_capacities(layers: Sequence[Layer], stage: Sequence[int]) -> Floats:
+    """Return what each lane of a stage whose head is free carries: as much as the narrowest instance in it."""
     if len(stage) == 1:
-        capacity = first.capacity
-        if not first.whole <= AMPLE:
-            capacity = np.minimum(capacity, AMPLE)
-        whole, present = float(capacity.sum()), first.sums.present
-    else:
-        capacity = np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
-        whole, present = float(capacity.sum()), float(np.minimum(first.flow, capacity).sum())
-    return _Lanes(whole, present, capacity, np.minimum(first.flow, capacity))
+        return np.minimum(layers[stage[0]].capacity, AMPLE)
+    return np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
+
+
+def _handed(layers: Sequence[Layer], stage: Sequence[int], began: float) -> tuple[Floats | None, float]:
+    """Return the flow in each lane of a stage once all of it was raised to what it carries of the need, and that.
+
+    It began in proportion to what was there; what came to it each lane took in proportion to its room. None: the stage
+    is one lane.
+    """
+    whole, present = _lane_sums(layers, stage)
+    carried = min(whole, 1.0)
+    first = layers[stage[0]]
+    if not first.is_free:
+        return None, carried
+    capacity = _lane_capacities(layers, stage)
+    flow = np.minimum(first.flow, capacity)
+    before = flow * (began / present) if present > 0 else np.zeros(len(flow))
+    room = whole - began
+    if room <= 0:
+        return before, carried
+    return before + (capacity - before) * min((carried - began) / room, 1.0), carried
 
 
 def _narrowest(layers: Sequence[Layer], stage: Sequence[int]) -> list[int]:

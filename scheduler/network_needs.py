@@ -14,6 +14,9 @@ from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.shed_rows import shed_below
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
+SHEDS_S = 30.0
+"""Shedding counts as the lag that so long of it would make, or a longer window: it lasts until somebody acts."""
+
 
 def needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, Floats, str]:
     """Return the rate (rows/s) that must enter every task, what of it arrives, and the name of a missing figure.
@@ -28,7 +31,8 @@ def needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[F
         reader = snapshot.instances.task[snapshot.partitions.instance]
         targets = arriving * (1 + action_s / drain_s) + sum_by(reader, backlog, len(arriving)) / drain_s
     producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
-    found, steady = (propagate(rates, ratios, producer, consumer) for rates in (targets, arriving))
+    by_level = task_levels(len(arriving), producer, consumer)[1]
+    found, steady = (propagate(rates, ratios, producer, consumer, by_level) for rates in (targets, arriving))
     unknown = np.flatnonzero(np.isnan(found))
     if not len(unknown):
         return found, steady, ""
@@ -45,8 +49,8 @@ def _backlog(snapshot: ClusterSnapshot) -> Floats | None:
 def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
     """Return each source's lag in seconds of its input: that of its most lagging partition (eq 1's source).
 
-    What was shed in the window, at the source or below it, would wait if nothing were shed, and counts as lag; it is no
-    part of the need. 0 of other tasks; None: partitions were not measured.
+    What is shed, at the source or below it, would wait if nothing were shed, and counts as lag; it is no part of the
+    need. 0 of other tasks; None: partitions were not measured.
     """
     backlog, appended = _backlog(snapshot), snapshot.partitions.appended
     if backlog is None or appended is None:
@@ -56,7 +60,8 @@ def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
         lags = np.zeros(len(snapshot.tasks))
         # One that is not known makes its source's unknown.
         np.maximum.at(lags, snapshot.instances.task[snapshot.partitions.instance], seconds)
-    return np.where(snapshot.tasks.is_source, lags + shed_below(snapshot) * snapshot.window_s, lags)
+    lags_shed = shed_below(snapshot) * max(snapshot.window_s, SHEDS_S)
+    return np.where(snapshot.tasks.is_source, lags + lags_shed, lags)
 
 
 def slow_tasks(snapshot: ClusterSnapshot, latency_ms: float) -> Ints:
@@ -81,7 +86,8 @@ class Network:
         instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
         self._number = instances.number
         self._instances = RowGroups(instances.task, tasks)
-        self._below, self._above = RowGroups(edges.producer, tasks), RowGroups(edges.consumer, tasks)
+        self._below = RowGroups(edges.producer, tasks).lists(edges.consumer)
+        self._above = RowGroups(edges.consumer, tasks).lists(edges.producer)
         self._producer, self._consumer = edges.producer, edges.consumer
         level, self._by_level = task_levels(tasks, edges.producer, edges.consumer)
         self._level: list[int] = level.tolist()
@@ -110,7 +116,7 @@ class Network:
         if source not in self._reached:
             found, ahead = {source}, [source]
             while ahead:
-                below: list[int] = self._consumer[self._below.rows(ahead.pop())].tolist()
+                below = self._below[ahead.pop()]
                 ahead += [task for task in below if task not in found]
                 found.update(below)
             self._reached[source] = np.array(sorted(found, key=lambda task: (self._level[task], task)), np.int32)
@@ -136,7 +142,7 @@ class Network:
         # By task: the places of the layers whose rows those are that come from it.
         givers: dict[int, tuple[int, ...]] = {}
         for task in tasks:
-            above: list[int] = self._producer[self._above.rows(task)].tolist()
+            above = self._above[task]
             after = _together([givers[producer] for producer in above if producer in givers])
             if not self._is_layer[task]:
                 givers[task] = after

@@ -41,6 +41,8 @@ def sheds(snapshot: ClusterSnapshot, more_than: float) -> Bools:
 def shed_below(snapshot: ClusterSnapshot) -> Floats:
     """Return for each task the largest share that is dropped before it or a task below it."""
     worst = shed_shares(snapshot)
+    if not worst.any():
+        return worst
     producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
     for edges in reversed(task_levels(len(worst), producer, consumer)[1]):
         np.maximum.at(worst, producer[edges], worst[consumer[edges]])

@@ -52,6 +52,7 @@ LEAST_MEMORY = {"limits.least_memory_bytes": float(LEAST_BYTES), "limits.least_h
 OF_A_JOB: dict[str, Mapping[str, Any]] = {
     "ds2": {"scales_sources": True, "shrink_margin": 0.1},
     "ds2-fitted": {"ds2.scales_sources": True},
+    "flink-er": {"period_s": 5.0, "looks": 2},
     "justin": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
     "memory-choice": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
     "sage": LEAST_MEMORY,
@@ -61,8 +62,8 @@ OF_A_JOB: dict[str, Mapping[str, Any]] = {
 
 There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. It has
 a thread of its own there, which waits where channels are full; here it shares a core with what it waits for, and is
-behind instead. A job goes back to one instance, too, once what it needs fits with a tenth to spare. For whole jobs
-memory is that of state alone.
+behind instead. Flink-ER looks every few seconds, and what lags twice in a row lags. A job goes back to one instance,
+too, once what it needs fits with a tenth to spare. For whole jobs memory is that of state alone.
 """
 
 

@@ -90,6 +90,22 @@ def test_a_task_that_gets_no_instance_has_its_buckets_levelled_as_far_as_it_goes
     assert memory.policy.full == () and isinstance(decision, NoChange) and "the quota of cores" in decision.reason
 
 
+def test_what_lags_in_one_look_and_not_in_the_next_is_left_alone() -> None:
+    job = [Stage("source", [1e6]), Stage("map", [400.0])]
+    policy = replace(QUICK, looks=2, latency_ms=1000.0)
+    memory, reasons = policy.start(), []
+    for number, lag in enumerate([5_000.0, 0.0, 5_000.0, 5_000.0, 5_000.0], start=1):
+        decision, memory = policy.decide(snapshot(1000.0, job, lag=lag, number=number), memory)
+        reasons.append((type(decision), decision.reason))
+    first, calm, again, acted, settles = reasons
+    assert first == again == (NoChange, "job: it lags or is slow, in 1 of 2 looks")
+    assert calm == (NoChange, "no source lags") and acted[0] is RescalePlan
+    # What has acted has seen nothing yet.
+    assert settles == first
+    with pytest.raises(ValueError, match="looks is 1 or more"):
+        FlinkEr(looks=0)
+
+
 def test_a_hot_key_is_named_and_never_scaled() -> None:
     buckets = [(0, 0.8), (1, 0.1), (1, 0.1)]
     job = [Stage("source", [1e6]), Stage("count", [1000.0, 1000.0], free=False, shares=[0.8, 0.2], buckets=buckets)]

@@ -45,7 +45,9 @@ def test_a_chain_carries_its_narrowest_layer_and_lambda_names_those_nearly_as_na
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_handed_out_fits_and_is_all_that_each_layer_can_carry(seed: int) -> None:
     layers = random_layers(seed)
-    for layer, flows in zip(layers, allocate(layers, 0.85).flows, strict=True):
+    allocation = allocate(layers, 0.85)
+    for place, layer in enumerate(layers):
+        flows = allocation.flow(place)
         assert np.all(flows >= 0) and np.all(flows <= layer.capacity * (1 + 1e-6))
         assert flows.sum() == pytest.approx(min(1.0, layer.whole), rel=1e-6)
         if not layer.is_free:
@@ -62,7 +64,7 @@ def test_what_is_there_stays_and_lanes_take_more_as_their_room_allows() -> None:
     allocation = allocate(layers, 0.85)
     assert allocation.value == pytest.approx(0.6)
     # At the need the first layer has no other choice than to be full in proportion to its room.
-    assert allocation.flows[0] == pytest.approx(np.array([0.3, 0.1]) + np.array([0.4, 0.3]) * 0.6 / 0.7)
+    assert allocation.flow(0) == pytest.approx(np.array([0.3, 0.1]) + np.array([0.4, 0.3]) * 0.6 / 0.7)
 
 
 def test_nothing_is_a_bottleneck_of_no_flow() -> None:

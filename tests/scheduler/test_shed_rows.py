@@ -39,7 +39,7 @@ def test_readings_that_differ_a_little_or_lack_are_no_shedding() -> None:
 def test_shed_rows_are_lag_for_flink_er_and_no_part_of_the_need() -> None:
     calm, lossy = source_lags(shed()), source_lags(shed(0.4))
     assert calm is not None and lossy is not None
-    assert lossy - calm == pytest.approx([0.4 * 10.0, 0.0, 0.0])
+    assert lossy - calm == pytest.approx([0.4 * 30.0, 0.0, 0.0])
 
 
 def test_shed_rows_are_back_pressure_for_a_band_where_a_task_is_busy() -> None:

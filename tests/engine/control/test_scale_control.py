@@ -127,7 +127,7 @@ def test_a_job_that_cannot_keep_up_is_recommended_the_instances_that_it_needs(tm
 
 
 def test_it_looks_once_per_its_interval_at_all_of_it(tmp_path: Path) -> None:
-    live(started(Control(scale="flink-er"), tmp_path), 125)
+    live(started(Control(scale="flink-er", parameters={"period_s": 30.0}), tmp_path), 125)
     seen = [item.snapshot for item in redecide(tmp_path / "actions.jsonl", "flink-er", {})]
     assert [(round(each.time_s), round(each.window_s)) for each in seen] == [(61, 30), (91, 30), (121, 30)]
 
