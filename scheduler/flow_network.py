@@ -185,7 +185,8 @@ def _lane_capacities(layers: Sequence[Layer], stage: Sequence[int]) -> Floats:
     """Return what each lane of a stage whose head is free carries: as much as the narrowest instance in it."""
     if len(stage) == 1:
         return np.minimum(layers[stage[0]].capacity, AMPLE)
-    return np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
+    narrowest: Floats = np.min([np.minimum(layers[place].capacity, AMPLE) for place in stage], axis=0)
+    return narrowest
 
 
 def _handed(layers: Sequence[Layer], stage: Sequence[int], began: float) -> tuple[Floats | None, float]:
