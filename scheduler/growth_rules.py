@@ -58,16 +58,20 @@ class CpuUp(Rule):
     after: tuple[Resource, ...] = (Resource.HEAP, Resource.MEMORY, Resource.CORES)
 
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
-        """Multiply the cores. Throttling is no reason where the backlog is unknown.
+        """Multiply the cores, but not beyond the need, margin included, if more is needed than there are.
 
-        Cores that are used up by draining a backlog suffice if the backlog will be drained in time.
+        Throttling is no reason where the backlog is unknown. Cores that are used up by draining a backlog suffice if
+        the backlog will be drained in time.
         """
         cores = window.ticks.cores[-1]
         fires = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) | _is_throttled(window, limits)
         with np.errstate(invalid="ignore"):
             needed = cores_needed(window, limits, 0.0) + cores_to_catch_up(window, limits)
             is_enough = needed <= limits.up * cores
-        return SizingProposal(np.asarray(fires & ~is_enough, np.bool_), cores * limits.growth)
+            # What is needed is told by the rows that come and what a row has cost; unknown, or contradicted, it says
+            # nothing.
+            most = np.where(needed > cores, needed * (1 + limits.margin), np.inf)
+        return SizingProposal(np.asarray(fires & ~is_enough, np.bool_), np.minimum(cores * limits.growth, most))
 
 
 class ThreadsUp(Rule):

@@ -70,6 +70,26 @@ def test_a_backlog_that_rises_while_threads_wait_for_cores_is_no_need_for_thread
     assert [name for _, name in done if name.endswith("up")] == ["CPU up"] and done[0][0] < 10
 
 
+@pytest.mark.parametrize("needs", [4.2, 4.6, 5.0, 5.6])
+def test_cores_grow_to_the_need_and_not_beyond_it(needs: float) -> None:
+    """Steps of 1.5 would end up to half above it, which is shrunk only from 1.4 on."""
+    waits = [0.0]
+
+    def works(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+        consumed = min(1000.0 * has["cores"] / needs, 1000.0 + waits[0] / 60.0)
+        waits[0] += 60.0 * (1000.0 - consumed)
+        return {
+            "cpu": needs * consumed / 1000.0, "throttled": 0.5 if waits[0] > 1e-6 else 0.0, "backlog": waits[0],
+            "consumed": consumed,
+        }  # fmt: skip
+
+    decided = simulate(Sage(), 120, {"a": works})
+    assert {name for _, name in actions(decided)} <= {"CPU up", "CPU down"} and waits[0] < 1e-6
+    plans = [decision for _, decision in decided if isinstance(decision, RescalePlan)]
+    (last,) = plans[-1].applications
+    assert last.cores is not None and 1.0 < last.cores / needs <= 1.17
+
+
 def test_a_decision_is_one_resource_of_an_application() -> None:
     for _, decision in simulate(Sage(), 60, {"a": starved, "b": starved, "c": lambda number, has: {}}):
         if isinstance(decision, RescalePlan):
