@@ -20,8 +20,8 @@ ROUND_BYTES = 16 << 20
 MOST_GROUPS = 1_024
 """More key groups than that are not moved in one round: their numbers must fit in one frame."""
 
-FIRST_GROUPS = 4
-"""So many key groups move in the first round, of whose size nothing is known."""
+FIRST_GROUPS = 1
+"""So many key groups move in the first round, of whose size nothing is known: one may be of many megabytes."""
 
 Groups = tuple[tuple[int, int, int], ...]
 """Of each key group its number, the instance that gives it and the one that takes it."""
