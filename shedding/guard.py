@@ -1,7 +1,8 @@
 """The guard between two decisions: a state machine that lowers keep rates at once where input falls behind.
 
 keep = max(minimum, min(keep of the controller, keep of the guard)). It runs four times a second beside the sources; the
-controller, which sees the whole job, takes over with its next decision.
+controller, which sees the whole job, takes over with its next decision. What a cap takes away is taken from the least
+priority first, as the controller does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from penstock.model.keep_rates import STEPS, KeepRates, in_steps
-from penstock.shedding.keep_settings import ShedderQueries
+from penstock.shedding.keep_settings import ShedderQueries, SourcePart
 
 NO_CAP = 1.0
 
@@ -60,7 +61,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class GuardMemory:
-    """The controller's rates, the cap of each source that was lowered, and the last looks, oldest first."""
+    """The controller's rates, the cap of each source that was lowered, and the last looks, oldest first.
+
+    A cap is the share of a source's rows that goes on at most, the mean over its branches and what is behind none.
+    """
 
     wanted: KeepRates = field(default_factory=KeepRates)
     caps: Mapping[str, float] = field(default_factory=dict)
@@ -68,7 +72,11 @@ class GuardMemory:
 
 
 def decided(
-    rule: GuardRule, memory: GuardMemory, rates: KeepRates, exempt: frozenset[str] = frozenset()
+    rule: GuardRule,
+    memory: GuardMemory,
+    shedders: ShedderQueries,
+    rates: KeepRates,
+    exempt: frozenset[str] = frozenset(),
 ) -> GuardMemory:
     """Return the memory after a decision of the controller; caps that do not bind any more are gone.
 
@@ -77,8 +85,12 @@ def decided(
     """
     if _has_time(rule, memory.looks[1:]):
         return replace(memory, wanted=rates, caps={})
-    caps = {name: min(NO_CAP, cap + rule.raise_by) for name, cap in memory.caps.items() if name not in exempt}
-    binding = {name: cap for name, cap in caps.items() if cap < rates.sources.get(name, 1.0)}
+    caps = {
+        name: min(NO_CAP, cap + rule.raise_by)
+        for name, cap in memory.caps.items()
+        if name not in exempt and name in shedders.sources
+    }
+    binding = {name: cap for name, cap in caps.items() if cap < _share(shedders, rates, name)}
     return replace(memory, wanted=rates, caps=binding)
 
 
@@ -117,8 +129,8 @@ def looked(
         done = _mean_done(rule, shedders, looks, name)
         if done is None:
             done = _best_done(rule, shedders, looks, name)
-        cap = _cap(shedders, memory, name, done / offered)
-        if cap < now.rates.sources.get(name, 1.0):
+        cap = done / offered / len(shedders.parts(name))
+        if cap < _share(shedders, now.rates, name):
             caps[name] = cap
     return replace(seen, caps=caps)
 
@@ -179,40 +191,54 @@ def _done(shedders: ShedderQueries, looks: Sequence[Look], name: str) -> list[fl
 
 def _goes_on(shedders: ShedderQueries, rates: KeepRates, name: str) -> float:
     """Return how many rows go on for each that a source reads: to each branch, and to what is behind none."""
+    return sum(_part_rates(shedders.parts(name), rates, name))
+
+
+def _share(shedders: ShedderQueries, rates: KeepRates, name: str) -> float:
+    """Return the share of a source's rows that goes on, the mean over what is behind it."""
+    return _goes_on(shedders, rates, name) / len(shedders.parts(name))
+
+
+def _part_rates(parts: Sequence[SourcePart], rates: KeepRates, name: str) -> list[float]:
     keep = rates.sources.get(name, 1.0)
-    branches = [edge for edge, origin in shedders.origin.items() if origin == name]
-    behind = {query for edge in branches for query in shedders.branches.get(edge, ())}
-    is_rest = not branches or bool(set(shedders.sources[name]) - behind)
-    return sum(rates.branches.get(edge, keep) for edge in branches) + (keep if is_rest else 0.0)
-
-
-def _cap(shedders: ShedderQueries, memory: GuardMemory, name: str, most: float) -> float:
-    """Return the greatest cap of a source, in steps, under which no more goes on for each row that comes."""
-    for step in range(STEPS, 0, -1):
-        cap = step / STEPS
-        rates = capped(shedders, replace(memory, caps={**memory.caps, name: cap}))
-        if _goes_on(shedders, rates, name) <= most:
-            return cap
-    return 0.0
+    return [keep if part.edge is None else rates.branches.get(part.edge, keep) for part in parts]
 
 
 def capped(shedders: ShedderQueries, memory: GuardMemory) -> KeepRates:
-    """Return the rates in force: those of the controller, none above the cap of its source or below its minimum."""
-    wanted, caps = memory.wanted, memory.caps
-    if not caps:
-        return wanted
-    sources = dict(wanted.sources)
-    branches = dict(wanted.branches)
-    for name, cap in caps.items():
+    """Return the rates in force: those of the controller, lower where a source is capped, but never below a minimum.
+
+    Where queries part, the least priority gives way first, and equal ones do to the same rate.
+    """
+    sources = dict(memory.wanted.sources)
+    branches = dict(memory.wanted.branches)
+    for name, cap in memory.caps.items():
         if name not in shedders.sources:
             # Its queries have come to need all rows since it was capped.
             continue
-        sources[name] = in_steps(min(wanted.sources.get(name, 1.0), cap), shedders.source_minimum[name])
-        for edge, origin in shedders.origin.items():
-            if origin == name:
-                above = wanted.branches.get(edge, wanted.sources.get(name, 1.0))
-                branches[edge] = min(sources[name], in_steps(min(above, cap), shedders.branch_minimum[edge]))
+        parts = shedders.parts(name)
+        rates = _lowered(parts, _part_rates(parts, memory.wanted, name), cap)
+        sources[name] = max(in_steps(0.0, shedders.source_minimum[name]), *rates)
+        branches |= {part.edge: rate for part, rate in zip(parts, rates, strict=True) if part.edge is not None}
     return KeepRates(
         {name: rate for name, rate in sources.items() if rate < 1.0},
         {edge: rate for edge, rate in branches.items() if rate < sources.get(shedders.origin[edge], 1.0)},
     )
+
+
+def _lowered(parts: Sequence[SourcePart], rates: Sequence[float], cap: float) -> list[float]:
+    """Return the rates of a source's parts, lowered until their mean is no greater than the cap or all are least."""
+    lowered = list(rates)
+    for priority in sorted({part.priority for part in parts}):
+        own = [at for at, part in enumerate(parts) if part.priority == priority]
+        for step in range(STEPS, -1, -1):
+            if _mean_rate(parts, lowered) <= cap:
+                return lowered
+            for at in own:
+                lowered[at] = min(lowered[at], in_steps(step / STEPS, parts[at].minimum))
+    return lowered
+
+
+def _mean_rate(parts: Sequence[SourcePart], rates: Sequence[float]) -> float:
+    """Return the mean share that goes on; what is behind no branch has all that any branch needs."""
+    most = max(rates)
+    return sum(most if part.edge is None else rate for part, rate in zip(parts, rates, strict=True)) / len(parts)

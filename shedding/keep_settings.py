@@ -20,7 +20,9 @@ _ROUNDING = 1e-9
 class ShedderQueries:
     """The shedders of a job: the queries behind each, by name, and the least rate that they allow.
 
-    ``sources`` by the name of the source, ``branches`` by edge; ``origin``: the source above each branch.
+    ``sources`` by the name of the source, ``branches`` by edge; ``origin``: the source above each branch. Priorities
+    are the highest of the queries behind a branch, and of those that are behind no branch of a source, if there are
+    any (``rest_priority``).
     """
 
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -28,6 +30,28 @@ class ShedderQueries:
     origin: Mapping[Edge, str] = field(default_factory=dict)
     source_minimum: Mapping[str, float] = field(default_factory=dict)
     branch_minimum: Mapping[Edge, float] = field(default_factory=dict)
+    rest_priority: Mapping[str, float] = field(default_factory=dict)
+    branch_priority: Mapping[Edge, float] = field(default_factory=dict)
+
+    def parts(self, source: str) -> tuple["SourcePart", ...]:
+        """Return what is behind a source: each of its branches, and what is behind none, if anything is."""
+        branches = [
+            SourcePart(edge, self.branch_priority.get(edge, 0.0), self.branch_minimum[edge])
+            for edge, origin in self.origin.items()
+            if origin == source
+        ]
+        if source in self.rest_priority or not branches:
+            branches.append(SourcePart(None, self.rest_priority.get(source, 0.0), self.source_minimum[source]))
+        return tuple(branches)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A part of what is behind a source: a branch, or all that is behind none (``edge`` None)."""
+
+    edge: Edge | None
+    priority: float
+    minimum: float
 
 
 def with_needs(shedders: ShedderQueries, needs: Mapping[str, float]) -> ShedderQueries:

@@ -33,7 +33,7 @@ class LocalGuard:
     def decided(self, order: KeepOrder) -> None:
         """Take the controller's rates, and the minimums that none is below."""
         self._shedders, self._exempt = order.shedders, order.exempt
-        self._memory = decided(self._rule, self._memory, order.rates, order.exempt)
+        self._memory = decided(self._rule, self._memory, order.shedders, order.rates, order.exempt)
         self.rates = capped(order.shedders, self._memory)
 
     def set_rates(self, rates: KeepRates) -> None:

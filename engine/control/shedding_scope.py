@@ -71,16 +71,10 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
     points = replace(points, sources=shed)
     nodes = {node.name: node for node in changed.operators.values()}
     below = {name: _sinks_below(changed, node.id) for name, node in nodes.items()}
-    shedders = ShedderQueries(
-        {source: below[source] for source in points.sources},
-        {edge: below[edge[1]] for edge in points.branches},
-        origin,
-        points.sources,
-        points.branches,
-    )
+    sinks = {node.name: node.spec for node in changed.operators.values() if isinstance(node.spec, SinkSpec)}
+    shedders = _shedders(points, origin, below, {name: float(spec.priority) for name, spec in sinks.items()})
     sheddable = {query for source in points.sources if points.sources[source] < 1.0 for query in below[source]}
     sheddable |= {query for queries in shedders.branches.values() for query in queries}
-    sinks = {node.name: node.spec for node in changed.operators.values() if isinstance(node.spec, SinkSpec)}
     source_tasks = {name: graph.name(graph.task_of(nodes[name].id)) for name in points.sources}
     max_lag_s: dict[str, float] = {}
     for source, task in source_tasks.items():
@@ -97,6 +91,29 @@ def shedding_scope(graph: ExecutionGraph, limits: Limits) -> SheddingScope:
         source_tasks,
         max_lag_s,
         {name: _goal(spec, spec.max_error) for name, spec in sinks.items() if name in sheddable and spec.max_error},
+    )
+
+
+def _shedders(
+    points: SheddingPoints,
+    origin: Mapping[Edge, str],
+    below: Mapping[str, tuple[str, ...]],
+    priority: Mapping[str, float],
+) -> ShedderQueries:
+    """Return the shedders at some points; ``below``: the queries behind each operator."""
+    rest_priority: dict[str, float] = {}
+    for source in points.sources:
+        parted = {query for edge, above in origin.items() if above == source for query in below[edge[1]]}
+        if rest := set(below[source]) - parted:
+            rest_priority[source] = max(priority[query] for query in rest)
+    return ShedderQueries(
+        {source: below[source] for source in points.sources},
+        {edge: below[edge[1]] for edge in points.branches},
+        origin,
+        points.sources,
+        points.branches,
+        rest_priority,
+        {edge: max(priority[query] for query in below[edge[1]]) for edge in points.branches},
     )
 
 

@@ -46,6 +46,10 @@ class PartitionSample:
         steps = self.steps(offsets) if self.drawn is None else self.drawn.steps
         return steps < steps_of(self.keep)
 
+    def keeps_all(self) -> bool:
+        """Return whether all records stay, and go on at all branches, so that they draw no steps."""
+        return self.keep >= 1.0 and not self.branches
+
     def _draw(self, offsets: NDArray[np.int64], keys: Sequence[bytes | None] | None) -> Drawn:
         first = int(offsets[0])
         if self._draws is None or self._draws.is_over(first):

@@ -118,6 +118,8 @@ def _without_unchanged(
     before, now = shown.take(pa.array(compared)), inserts.take(pa.array(insert_of))
     for old, new in zip(before.columns, now.columns, strict=True):
         same &= same_values(old, new)
+        if not same.any():
+            break
     if not same.any():
         return shown, inserts
     retracted = np.ones(shown.num_rows, np.bool_)

@@ -5,6 +5,7 @@ decided where rows are read and come in the header of each batch (`Batch.keys`),
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import ROW_ERRORS, compile_projection, evaluate_isolating
 from penstock.model.expressions import Expr
 from penstock.model.keep_rates import STEPS
-from penstock.shedding.key_sampling import RateHistory, key_steps
+from penstock.shedding.key_sampling import RateHistory, key_buckets, key_steps
 from penstock.shedding.offset_sampling import Steps
 from penstock.state.keys.batch_keys import KeyCodec
 
@@ -69,6 +70,20 @@ class KeySampler:
         """Return the step of each of these keys."""
         hashes: NDArray[np.uint64] = self._codec.hash(keys, rows)
         return key_steps(seed, hashes)
+
+    def buckets_of(self, seed: int, keys: Sequence[pa.Array], rows: int) -> pa.Array:
+        """Return the bucket of each of these keys (`key_buckets`)."""
+        return pa.array(key_buckets(seed, self._codec.hash(keys, rows)))
+
+
+def no_buckets(rows: int) -> pa.Array:
+    """Return what stands for the buckets of rows that are no sample, whose buckets nobody looks at."""
+    return _zeros(1 << max(rows - 1, 0).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _zeros(rows: int) -> pa.Array:
+    return pa.array(np.zeros(rows, np.uint8))
 
 
 def without_keys(batch: Batch) -> Batch:

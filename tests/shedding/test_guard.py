@@ -1,12 +1,22 @@
 """The guard lowers what falls behind within a second, gives way to the controller, and leaves slow sinks alone."""
 
+from dataclasses import replace
+
 from penstock.model.keep_rates import KeepRates
 from penstock.shedding.guard import GuardMemory, GuardRule, SourceInput, capped, decided, looked
 from penstock.shedding.keep_settings import ShedderQueries
 
 RULE = GuardRule()
 EDGE = ("parse", "hot")
-ONE = ShedderQueries({"clicks": ("hot", "totals")}, {EDGE: ("hot",)}, {EDGE: "clicks"}, {"clicks": 0.5}, {EDGE: 0.25})
+ONE = ShedderQueries(
+    {"clicks": ("hot", "totals")},
+    {EDGE: ("hot",)},
+    {EDGE: "clicks"},
+    {"clicks": 0.5},
+    {EDGE: 0.25},
+    {"clicks": 1.0},
+    {EDGE: 1.0},
+)
 
 
 def looks(memory: GuardMemory, offered: float, consumed: float, worked: float, seconds: float = 2.0) -> GuardMemory:
@@ -75,7 +85,7 @@ def test_a_source_that_catches_up_is_not_shed() -> None:
 def test_the_controller_raises_what_the_guard_lowered_by_a_tenth_a_cycle() -> None:
     memory = looks(GuardMemory(), 1000.0, 600.0, worked=1.0)
     before = capped(ONE, memory).sources["clicks"]
-    memory = decided(RULE, memory, KeepRates())
+    memory = decided(RULE, memory, ONE, KeepRates())
     after = capped(ONE, memory).sources["clicks"]
     assert before < after <= before + 0.1 + 1 / 64
 
@@ -83,15 +93,15 @@ def test_the_controller_raises_what_the_guard_lowered_by_a_tenth_a_cycle() -> No
 def test_a_loop_that_has_time_left_is_capped_no_more() -> None:
     full = looks(GuardMemory(), 1000.0, 800.0, worked=1.0)
     soon, later = (looks(full, 500.0, 1000.0, worked=0.6, seconds=seconds) for seconds in (4.0, 5.5))
-    assert capped(ONE, decided(RULE, soon, KeepRates())).sources == {"clicks": 58 / 64}
-    assert capped(ONE, decided(RULE, later, KeepRates())) == KeepRates()
+    assert capped(ONE, decided(RULE, soon, ONE, KeepRates())).sources == {"clicks": 57 / 64}
+    assert capped(ONE, decided(RULE, later, ONE, KeepRates())) == KeepRates()
 
 
 def test_a_controller_that_sheds_more_takes_over() -> None:
     memory = looks(GuardMemory(), 1000.0, 800.0, worked=1.0)
-    memory = decided(RULE, memory, KeepRates({"clicks": 0.5}))
+    memory = decided(RULE, memory, ONE, KeepRates({"clicks": 0.5}))
     assert memory.caps == {} and capped(ONE, memory) == KeepRates({"clicks": 0.5})
-    assert capped(ONE, decided(RULE, memory, KeepRates())) == KeepRates()
+    assert capped(ONE, decided(RULE, memory, ONE, KeepRates())) == KeepRates()
 
 
 def test_a_source_whose_queries_have_come_to_need_all_rows_is_capped_no_more() -> None:
@@ -115,3 +125,29 @@ def test_where_one_query_is_at_its_minimum_the_other_makes_up_for_it() -> None:
         inputs = {"clicks": SourceInput(2_000 + 312.5 * look, 250.0 * look)}
         memory = looked(RULE, memory, TWO, 100.0 + look / 4, 1.0, inputs)
     assert capped(TWO, memory) == KeepRates({"clicks": 35 / 64}, {("parse", "hot"): 0.25})
+
+
+def overloaded(shedders: ShedderQueries, consumed: float) -> KeepRates:
+    """Return the rates after two seconds of 1,250 rows/s of which so many are read, all of them whole."""
+    memory = GuardMemory()
+    for look in range(8):
+        inputs = {"clicks": SourceInput(2_000 + 312.5 * look, consumed / 4 * look)}
+        memory = looked(RULE, memory, shedders, 100.0 + look / 4, 1.0, inputs)
+    return capped(shedders, memory)
+
+
+def test_the_query_of_the_least_priority_gives_way_first() -> None:
+    """Of two rows that go on for each that comes there is room for 1.6, then for 1.04, then for 0.4."""
+    apart = replace(TWO, branch_priority={("parse", "hot"): 1.0, ("parse", "totals"): 5.0})
+    assert overloaded(apart, 1_000.0) == KeepRates({}, {("parse", "hot"): 38 / 64})
+    assert overloaded(apart, 650.0) == KeepRates({"clicks": 50 / 64}, {("parse", "hot"): 0.25})
+    assert overloaded(apart, 250.0) == KeepRates({"clicks": 0.5}, {("parse", "hot"): 0.25})
+    swapped = replace(TWO, branch_priority={("parse", "hot"): 5.0, ("parse", "totals"): 1.0})
+    assert overloaded(swapped, 1_000.0) == KeepRates({}, {("parse", "totals"): 38 / 64})
+
+
+def test_what_is_behind_no_branch_has_at_least_what_a_branch_of_higher_priority_needs() -> None:
+    below = replace(ONE, rest_priority={"clicks": 1.0}, branch_priority={EDGE: 5.0})
+    assert overloaded(below, 1_000.0) == KeepRates({"clicks": 51 / 64})
+    above = replace(ONE, rest_priority={"clicks": 5.0}, branch_priority={EDGE: 1.0})
+    assert overloaded(above, 1_000.0) == KeepRates({}, {EDGE: 38 / 64})

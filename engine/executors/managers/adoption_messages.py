@@ -41,12 +41,14 @@ class Adopt(Message, frozen=True):
 class GuardTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The bounds of a guard: the minimums of ``sources`` by name; sources in ``exempt`` are kept whole.
 
-    ``branches`` are producer, consumer, the source above, and minimum.
+    ``branches`` are producer, consumer, the source above, minimum, and priority; ``rest`` has the priority of what is
+    behind no branch of a source.
     """
 
     sources: dict[str, float]
-    branches: tuple[tuple[str, str, str, float], ...] = ()
+    branches: tuple[tuple[str, str, str, float, float], ...] = ()
     exempt: tuple[str, ...] = ()
+    rest: dict[str, float] = {}
 
 
 class SetKeep(Message, frozen=True):
@@ -71,8 +73,12 @@ class SetKeep(Message, frozen=True):
         shedders = order.shedders
         terms = GuardTerms(
             dict(shedders.source_minimum),
-            tuple((*edge, shedders.origin[edge], least) for edge, least in shedders.branch_minimum.items()),
+            tuple(
+                (*edge, shedders.origin[edge], least, shedders.branch_priority[edge])
+                for edge, least in shedders.branch_minimum.items()
+            ),
             tuple(sorted(order.exempt)),
+            dict(shedders.rest_priority),
         )
         return cls(dict(rates.sources), branches, terms, order.sic)
 
@@ -80,13 +86,15 @@ class SetKeep(Message, frozen=True):
         """Return the decision, None: it is none. Which queries there are stays with the head."""
         if self.guard is None:
             return None
-        edges = {(producer, consumer): (source, least) for producer, consumer, source, least in self.guard.branches}
+        edges = {(each[0], each[1]): each for each in self.guard.branches}
         shedders = ShedderQueries(
             dict.fromkeys(self.guard.sources, ()),
             dict.fromkeys(edges, ()),
-            {edge: source for edge, (source, _) in edges.items()},
+            {edge: each[2] for edge, each in edges.items()},
             self.guard.sources,
-            {edge: least for edge, (_, least) in edges.items()},
+            {edge: each[3] for edge, each in edges.items()},
+            self.guard.rest,
+            {edge: each[4] for edge, each in edges.items()},
         )
         return KeepOrder(self.rates(), frozenset(self.guard.exempt), shedders, self.sic)
 

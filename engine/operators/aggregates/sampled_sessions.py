@@ -5,15 +5,16 @@ its own, so it leaves in the sample of that rate; the others are let go without 
 seen are (docs/design/weights.md 6).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.engine.core.contract import Emission, Notes, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
-from penstock.engine.operators.key_sampler import RATES, KeySampler, noted_rates, without_dropped
+from penstock.engine.operators.key_sampler import RATES, KeySampler, no_buckets, noted_rates, without_dropped
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.keep_rates import STEPS
 from penstock.model.schema import StreamSchema, TimeColumn
@@ -71,6 +72,10 @@ class SampledSessions(SessionAggregate):
             for batch in super()._results(over[(limits == limit) & (steps < limit)]):
                 yield Batch(batch.rows, limit / STEPS, batch.ingest_ns)
         self._join_old()
+
+    def _buckets(self, keys: Sequence[pa.Array], rows: int) -> pa.Array:
+        """Return the buckets of these keys, where some results are a sample."""
+        return self._sampler.buckets_of(self.context.sampling_seed, keys, rows) if self._rates else no_buckets(rows)
 
     def _join_old(self) -> None:
         """Let go of rates that no session can be concerned by any more but those that reach back far."""

@@ -3,7 +3,7 @@
 Final results leave when a session is over; updating ones follow it, and sessions that merge retract what they showed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +15,14 @@ from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.session_state import SessionAssignment, SessionState
 from penstock.engine.operators.aggregates.updating_aggregates import UpdatingWindows
-from penstock.engine.operators.key_sampler import noted_rates
+from penstock.engine.operators.key_sampler import no_buckets, noted_rates
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError, SchemaError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.result_columns import BUCKET
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Session
-from penstock.shedding.key_sampling import key_buckets
 from penstock.state.keys.arrays import Ints, Mask
-from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import INTEGER, ColumnSpec, FixedColumn, Slots
 
 _SHOWN: dict[str, ColumnSpec] = {
@@ -56,8 +54,7 @@ class SessionAggregate(UpdatingWindows):
         self._by_clock = spec.windowing.clock == "processing"
         self._by_event = not self._by_clock
         self._input = AggregateInput(spec, schema, name, self._plan.key_types)
-        has_buckets = BUCKET in self._plan.output.fields.names
-        self._codec = KeyCodec(self._plan.key_types) if has_buckets else None
+        self._has_buckets = BUCKET in self._plan.output.fields.names
 
     def open(self, context: OperatorContext) -> None:
         """Open the tables of sessions."""
@@ -179,10 +176,13 @@ class SessionAggregate(UpdatingWindows):
     def _rows(self, slots: Slots, starts_us: Ints, ends_us: Ints) -> pa.RecordBatch:
         bounds = [time_array(times_us, self._plan.bounds) for times_us in (starts_us, ends_us)]
         keys, results = self._table.key_columns(slots), self._cells.results(slots)
-        if self._codec is not None:
-            hashes = self._codec.hash(keys, len(slots))
-            results.append(pa.array(key_buckets(self.context.sampling_seed, hashes)))
+        if self._has_buckets:
+            results.append(self._buckets(keys, len(slots)))
         return self._plan.rows([*keys, *bounds], results)
+
+    def _buckets(self, keys: Sequence[pa.Array], rows: int) -> pa.Array:
+        """Return the buckets of these keys, of results that are no sample."""
+        return no_buckets(rows)
 
     def _next_over_us(self) -> int | None:
         return self._sessions.next_us()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.joins.join_schema import key_types, side_columns
+from penstock.engine.operators.key_sampler import no_buckets
 from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.join_specs import Output, TwoSided
@@ -204,13 +205,3 @@ def taken(rows: pa.RecordBatch, positions: Ints) -> pa.RecordBatch:
     if positions.size and positions[-1] - positions[0] == positions.size - 1 and (np.diff(positions) == 1).all():
         return rows.slice(int(positions[0]), positions.size)
     return rows.take(pa.array(positions))
-
-
-def no_buckets(rows: int) -> pa.Array:
-    """Return what stands for the buckets of rows that are no sample, whose buckets nobody looks at."""
-    return _zeros(1 << max(rows - 1, 0).bit_length()).slice(0, rows)
-
-
-@lru_cache(maxsize=64)
-def _zeros(rows: int) -> pa.Array:
-    return pa.array(np.zeros(rows, np.uint8))

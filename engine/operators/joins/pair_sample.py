@@ -16,8 +16,7 @@ from penstock.engine.core.contract import Notes, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.operators.joins.join_schema import key_types
-from penstock.engine.operators.joins.join_side import no_buckets
-from penstock.engine.operators.key_sampler import KeySampler, noted_rates, without_dropped, without_keys
+from penstock.engine.operators.key_sampler import KeySampler, no_buckets, noted_rates, without_dropped, without_keys
 from penstock.model.errors import SchemaError
 from penstock.model.join_specs import IntervalJoinSpec, JoinSpec
 from penstock.model.keep_rates import STEPS

@@ -15,11 +15,12 @@ from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batc
 from penstock.engine.core.event_time import event_times_us, time_array
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, join_output, window_bounds_type
-from penstock.engine.operators.joins.join_side import TimedSide, join_sides, no_buckets
+from penstock.engine.operators.joins.join_side import TimedSide, join_sides
 from penstock.engine.operators.joins.join_windows import shared_windows
 from penstock.engine.operators.joins.pair_sample import PairSample
 from penstock.engine.operators.joins.same_keys import same_keys
 from penstock.engine.operators.joins.window_index import WindowIndex
+from penstock.engine.operators.key_sampler import no_buckets
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.model.errors import BugError

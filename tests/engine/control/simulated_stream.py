@@ -134,7 +134,7 @@ class SimulatedStream:
         self.status = None if outcome is None else outcome.status
         self.infeasible = "" if outcome is None else outcome.status.infeasible
         rates = KeepRates() if outcome is None else outcome.rates
-        self.memory = decided(self.rule, self.memory, rates)
+        self.memory = decided(self.rule, self.memory, self.shedding.shedders, rates)
         self.rates = capped(self.shedding.shedders, self.memory)
         return self.keep
 

@@ -95,7 +95,11 @@ STRETCHES = st.lists(
 ).map(tuple)
 CUTS = st.builds(KeptCut, NAME, COUNTS, FLAG, RECEIPTS, STRETCHES)
 TERMS = st.none() | st.builds(
-    GuardTerms, RATES, st.lists(st.tuples(NAME, NAME, NAME, st.floats(0, 1)), max_size=2).map(tuple), NAMES
+    GuardTerms,
+    RATES,
+    st.lists(st.tuples(NAME, NAME, NAME, st.floats(0, 1), st.floats(-9, 9)), max_size=2).map(tuple),
+    NAMES,
+    RATES,
 )
 SIC = st.none() | st.builds(
     SicTerms,
