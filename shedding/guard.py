@@ -36,10 +36,10 @@ class GuardRule:
     greater in the second half of these looks than in the first. ``history``: the looks of which the best rate is what
     can be read: one that was good enough a moment ago comes back after a pause, and so is no overload. Rows that take
     longer than they did are no pause: where more than is tolerated has waited for twice ``looks``, while rows went on
-    all the time at the rates of now, the mean rate of these is what can be read. ``raise_by``: the controller raises
-    what the guard lowered by no more than this in a cycle, unless the loop has time left. ``saturated``: the share of
-    its time that the loop works from which on rows wait for it; below, they wait for something else, such as a slow
-    sink, and to shed them would not help: the source is held back.
+    all the time at the rates of now, the mean rate of these is what can be read. ``raise_by``: by no more rows that go
+    on for each that comes, to all queries together, the controller raises in a cycle what the guard lowered, unless the
+    loop has time left. ``saturated``: the share of its time that the loop works from which on rows wait for it; below,
+    they wait for something else, such as a slow sink, and to shed them would not help: the source is held back.
     """
 
     looks: int = 4
@@ -86,7 +86,7 @@ def decided(
     if _has_time(rule, memory.looks[1:]):
         return replace(memory, wanted=rates, caps={})
     caps = {
-        name: min(NO_CAP, cap + rule.raise_by)
+        name: min(NO_CAP, cap + rule.raise_by / len(shedders.parts(name)))
         for name, cap in memory.caps.items()
         if name not in exempt and name in shedders.sources
     }

@@ -93,7 +93,7 @@ def test_the_controller_raises_what_the_guard_lowered_by_a_tenth_a_cycle() -> No
 def test_a_loop_that_has_time_left_is_capped_no_more() -> None:
     full = looks(GuardMemory(), 1000.0, 800.0, worked=1.0)
     soon, later = (looks(full, 500.0, 1000.0, worked=0.6, seconds=seconds) for seconds in (4.0, 5.5))
-    assert capped(ONE, decided(RULE, soon, ONE, KeepRates())).sources == {"clicks": 57 / 64}
+    assert capped(ONE, decided(RULE, soon, ONE, KeepRates())).sources == {"clicks": 54 / 64}
     assert capped(ONE, decided(RULE, later, ONE, KeepRates())) == KeepRates()
 
 
