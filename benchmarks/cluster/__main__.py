@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checkpoints", type=int, default=20, help="of each operator")
     parser.add_argument("--rows-per-s", type=int, default=200_000)
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
+    parser.add_argument("--load", type=float, default=0.6, help="of a move: the share of what its job can take")
     parser.add_argument("--quiet-s", type=float, default=60.0, help="before and behind a move")
     parser.add_argument("--picture", type=Path, default=RESULTS / "cluster_move.svg", help="of a move, as SVG")
     parser.add_argument("--json", action="store_true")
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "rescale" in wanted:
         figures["rescale"] = rescale.measure(arguments.keys, arguments.rows_per_s)
     if "move" in wanted:
-        given = (arguments.keys, arguments.rows_per_s, arguments.quiet_s)
+        given = (arguments.keys, arguments.load, arguments.quiet_s)
         figures["move"] = move_curve.measure(*given, arguments.picture)
     if "ray_idle" in wanted:
         figures["ray_idle"] = ray_idle.measure(arguments.seconds)

@@ -21,7 +21,7 @@ MOST_GROUPS = 1_024
 """More key groups than that are not moved in one round: their numbers must fit in one frame."""
 
 FIRST_GROUPS = 4
-"""So many key groups move in the first round, of whose size nothing is known."""
+"""No more key groups move in the first round, as some may be much larger than others."""
 
 Groups = tuple[tuple[int, int, int], ...]
 """Of each key group its number, the instance that gives it and the one that takes it."""
@@ -123,10 +123,13 @@ def wanted_groups(graph: ExecutionGraph, owners: Mapping[TaskId, Owners], order:
     return WantedMove(min(together(graph, task.id)), groups)
 
 
-def round_groups(groups: int, state_bytes: int) -> int:
-    """Return how many key groups the next round moves, after so many that had so many bytes of state together."""
+def round_groups(groups: int, state_bytes: int, expected_bytes: int) -> int:
+    """Return how many key groups the next round moves, after so many that had so many bytes of state together.
+
+    Of the first round it is known how many bytes are expected of each.
+    """
     if not groups:
-        return FIRST_GROUPS
+        return max(1, min(FIRST_GROUPS, ROUND_BYTES // max(expected_bytes, 1)))
     # At most four times as many as are known, so that a few empty ones do not stand for all.
     fitting = ROUND_BYTES * groups // max(state_bytes, 1)
     return max(1, min(fitting, 4 * groups, MOST_GROUPS))

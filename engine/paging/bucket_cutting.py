@@ -27,15 +27,6 @@ class BucketCutter:
         spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self._stores.options.largest_bytes(2)))))
         return self.put_in(*self.take_out(bucket), spans, bucket.used, before_bytes)
 
-    def only(self, span: Span, part: StoreDump, notes: Notes) -> StoreDump | None:
-        """Return what a dump has of the keys in a span."""
-        piece = Bucket(span)
-        self._stores.hold(piece, StoreImage([part], span.holds), (notes,))
-        assert piece.held is not None
-        chosen = dump_of(piece.held.store.contents())
-        self._stores.let_go(piece)
-        return chosen
-
     def output_watermark(self, time_us: int) -> int:
         """Return the watermark that an operator passes on if it has no bucket, and nothing holds it up."""
         blank = Bucket(WHOLE)
@@ -48,7 +39,8 @@ class BucketCutter:
         """Take a bucket in memory, which has nothing pending, away; return what it held."""
         stores = self._stores
         assert bucket.held is not None and not stores.writing_out()
-        held = dump_of(bucket.held.store.contents()), bucket.notes()
+        # Nothing changes the store any more.
+        held = dump_of(bucket.held.store.contents(shared=True)), bucket.notes()
         stores.let_go(bucket)
         if bucket.stored:
             drop_bucket(stores.pages, bucket.span.low)

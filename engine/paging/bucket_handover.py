@@ -15,7 +15,7 @@ from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.key_ranges import WHOLE, Span, owned_spans, span_of_groups
 from penstock.model.key_groups import Owners
-from penstock.state.tables.image import StoreDump, StoreImage
+from penstock.state.tables.image import StoreDump, StoreImage, chosen_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class BucketHandover:
                 if inside is None:
                     continue
                 notes[span].append(noted)
-                if part is not None and (piece := self._cutter.only(inside, part, noted)) is not None:
-                    parts[span].append(piece)
+                if part is not None:
+                    parts[span].append(part if inside == bucket.span else chosen_of(part, inside.holds))
         return {
             taker: tuple(
                 GivenBucket(span, tuple(parts[span]), tuple(notes[span])) for span in parts if taken[span] == taker

@@ -64,6 +64,13 @@ def dump_of(rows: Iterable[tuple[str, pa.RecordBatch]]) -> StoreDump | None:
     return StoreDump(batches) if batches else None
 
 
+def chosen_of(part: StoreDump, chosen: Chosen) -> StoreDump:
+    """Return what a dump has of the keys that are chosen, numbered as before: with gaps."""
+    image = StoreImage([part], chosen)
+    batches = {name: image.chosen_batches(0, name) for name in part.batches}
+    return StoreDump(batches, part.lenient)
+
+
 def referring(field: pa.Field, to: str, base: int = 0) -> pa.Field:
     """Return a field of a log whose values are row ids or slots of ``to`` plus ``base``; see `FixedColumn`."""
     return field.with_metadata({_REFERS: to.encode(), _BASE: str(base).encode()})
@@ -124,6 +131,14 @@ class StoreImage:
                     columns = [_log_column(owner, name, rows, field, part.lenient) for field in schema]
                     positions = rows.column(POSITION).to_numpy()
                     yield pa.RecordBatch.from_arrays(columns, schema=schema), positions
+
+    def chosen_batches(self, index: int, name: str) -> Sequence[pa.RecordBatch]:
+        """Return the batches of a table or log of a part, numbered as they are there, and at least one of them."""
+        batches, masks = self._parts[index].batches[name], self._mask(index, name)
+        if masks is None:
+            return batches
+        chosen = [rows.filter(pa.array(mask)) for rows, mask in zip(batches, masks, strict=True)]
+        return [rows for rows in chosen if rows.num_rows] or chosen[:1]
 
     def _wanted(self, index: int, name: str, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         masks = self._mask(index, name)

@@ -32,11 +32,11 @@ def test_the_picture_has_a_line_for_each_curve_and_a_name_for_each_span() -> Non
     assert {"a move", "p50", "p99", "keys that stay", "rows a second"} <= told
 
 
-@pytest.mark.long("half a minute of task managers; the figures themselves are measured by hand")
+@pytest.mark.long("two minutes of task managers; the figures themselves are measured by hand")
 @pytest.mark.slow
 def test_both_ways_have_figures_and_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "move.svg"
-    given_ = ["--keys", "40000", "--rows-per-s", "4000", "--quiet-s", "4", "--picture", str(picture)]
+    given_ = ["--keys", "40000", "--load", "0.3", "--quiet-s", "4", "--picture", str(picture)]
     assert main(["--only", "move", *given_, "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)["move"]
     assert [line["way"] for line in lines] == ["move", "stop and start"]

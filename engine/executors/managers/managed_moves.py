@@ -1,5 +1,6 @@
 """Moves of a job on task managers, as its head carries them out: one order at a time, in rounds of some key groups."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from penstock.engine.moves.source_rates import SourceRates
 from penstock.engine.moves.wanted_moves import (
     Groups,
     WantedHandover,
+    WantedMove,
     round_groups,
     wanted_groups,
     wanted_handover,
@@ -32,6 +34,7 @@ from penstock.engine.moves.wanted_moves import (
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
+from penstock.model.execution_graph import instance_name
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners, moved
@@ -146,8 +149,7 @@ class ManagedMoves:
         asked, now_ns = AskedMove(0, MoveOrder(f"key groups of {name!r}", "its instances")), self._clock.monotonic_ns()
         asked.progress = 0, len(groups)
         asked.answer.add_done_callback(lambda answer: None if answer.exception() else done(answer.result()))
-        self._order = _Order(asked, lead, groups, MoveAccount(now_ns, 0, None), self._begun())
-        self._go_on(self._order, now_ns)
+        self._begin(asked, WantedMove(lead, groups), now_ns)
 
     def adopted(self, deployments: Iterable[AdoptedDeployment], restored: RestoredState | None) -> None:
         """Instances of another head go on, with the owners that the task managers know of since."""
@@ -216,7 +218,7 @@ class ManagedMoves:
                 self._do(self._coordinator.on(ev.StateInstalled(*said)))
 
     def _take(self, asked: AskedMove, now_ns: int) -> None:
-        order, planned = asked.order, 0
+        order = asked.order
         try:
             places = self._deployments.places()
             if isinstance(order, GroupsOrder):
@@ -226,11 +228,14 @@ class ManagedMoves:
                 return
             else:
                 wanted = wanted_move(self.graph, self.owners, places, order)
-                planned = self._planned_bytes(order.instance, wanted.lead)
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
         asked.progress = 0, len(wanted.groups)
+        self._begin(asked, wanted, now_ns)
+
+    def _begin(self, asked: AskedMove, wanted: WantedMove, now_ns: int) -> None:
+        planned = self._planned_bytes(wanted)
         planned_ms = None if self._ns_per_byte is None or not planned else planned * self._ns_per_byte / 1e6
         account = MoveAccount(now_ns, planned, planned_ms)
         self._order = _Order(asked, wanted.lead, wanted.groups, account, self._begun())
@@ -264,16 +269,18 @@ class ManagedMoves:
         asked.answer.set_exception(error)
         self._warn(f"NOT MOVED: {error}")
 
-    def _planned_bytes(self, instance: str, lead: TaskId) -> int:
-        """Return about how much state an instance gives, and those that move with it."""
-        number, places = instance.rpartition("[")[2], self._deployments.places()
-        planned = 0
-        for task in takers(self.graph, together(self.graph, lead)):
-            manager = places.get(f"{self.graph.name(task)}[{number}")
-            here = sum(places.get(name) == manager for name in self.graph.instances(task))
+    def _planned_bytes(self, wanted: WantedMove) -> int:
+        """Return about how much state is given, by all tasks that move together."""
+        places, owners = self._deployments.places(), self.owners[wanted.lead]
+        planned, by_giver = 0.0, Counter(giver for _, giver, _ in wanted.groups)
+        for task in takers(self.graph, together(self.graph, wanted.lead)):
             operators = {self.graph.node(operator).name for operator in task.operators}
-            planned += self._state_bytes(manager, operators) // max(here, 1)
-        return planned
+            for number, groups in by_giver.items():
+                manager = places.get(instance_name(self.graph.name(task), number))
+                here = sum(places.get(name) == manager for name in self.graph.instances(task))
+                share = groups / int((owners == number).sum())
+                planned += self._state_bytes(manager, operators) * share / max(here, 1)
+        return int(planned)
 
     def _begun(self) -> int:
         assert self._checkpoints is not None
@@ -291,9 +298,11 @@ class ManagedMoves:
             self._next_round(order, now_ns, went)
 
     def _next_round(self, order: _Order, now_ns: int, checkpoints: int) -> None:
-        count = round_groups(order.account.key_groups, order.account.state_bytes)
+        account = order.account
+        expected = account.planned_bytes // max(account.key_groups + len(order.left), 1)
+        count = round_groups(account.key_groups, account.state_bytes, expected)
         now, order.left = order.left[:count], order.left[count:]
-        order.account.round_begins(now_ns, len(now), checkpoints)
+        account.round_begins(now_ns, len(now), checkpoints)
         order.begun = self._begun()
         tasks = together(self.graph, order.lead)
         names = tuple((task.id, self.graph.name(task)) for task in takers(self.graph, tasks))

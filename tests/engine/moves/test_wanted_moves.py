@@ -9,6 +9,7 @@ import penstock as ps
 from penstock import count
 from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
 from penstock.engine.moves.wanted_moves import (
+    FIRST_GROUPS,
     MOST_GROUPS,
     ROUND_BYTES,
     round_groups,
@@ -86,10 +87,15 @@ def test_a_task_manager_without_an_instance_of_the_task_takes_nothing_over() -> 
 
 @given(st.integers(1, 100_000), st.integers(0, 1 << 40))
 def test_a_round_is_bounded_by_what_is_known(groups: int, state_bytes: int) -> None:
-    now = round_groups(groups, state_bytes)
+    now = round_groups(groups, state_bytes, 0)
     assert 1 <= now <= min(4 * groups, MOST_GROUPS)
     assert now == 1 or now * state_bytes <= ROUND_BYTES * groups
-    assert round_groups(0, 0) >= 1
+
+
+def test_the_first_round_is_of_few_key_groups_and_of_fewer_large_ones() -> None:
+    assert round_groups(0, 0, 0) == FIRST_GROUPS > 1
+    assert round_groups(0, 0, ROUND_BYTES // 2) == 2
+    assert round_groups(0, 0, ROUND_BYTES * 10) == 1
 
 
 def test_partitions_go_to_those_that_read_there() -> None:

@@ -125,3 +125,21 @@ def test_one_bucket_is_dealt_out_to_several_and_nothing_is_lost(tmp_path: Path) 
     assert any(operator.unanswered() for operator in moving.operators)
     moving.deliver()
     same(finish(moving, clocks[1]), finish(plain, clocks[0]), kind)
+
+
+def test_a_bucket_that_goes_whole_is_given_as_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = KINDS["group"]
+    moving = Moving(kind, ManualClock(), tmp_path)
+    moving.begin_all_in_memory()
+    for step in steps_of(random.Random(3), kind, batches):
+        if step[0] == "rows":
+            do(moving, step)
+    giver = moving.operators[0]
+    owned = [int(group) for group in (moving._owners == 0).nonzero()[0]]
+    (bucket,) = giver._stores.buckets
+    bytes_before = bucket.bytes
+    made: list[object] = []
+    monkeypatch.setattr(giver._stores, "hold", lambda *given: made.append(given))
+    moving.instances[0]._take(giver.on_reroute(Reroute(1, TaskId(0), tuple((group, 0, 1) for group in owned))))
+    (given,) = giver.take_given()[1]
+    assert made == [] and bytes_before > 0 and 0 < given.bytes <= bytes_before

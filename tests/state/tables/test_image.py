@@ -13,7 +13,7 @@ from penstock.model.key_groups import key_groups_at
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import FixedColumn, TableSpec, TextColumn
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import EMPTY, StoreDump, StoreImage, positions_of, referring
+from penstock.state.tables.image import EMPTY, StoreDump, StoreImage, chosen_of, positions_of, referring
 
 INT = np.dtype(np.int64)
 CODEC = KeyCodec([pa.int64()])
@@ -123,6 +123,21 @@ def test_state_split_by_key_group_and_merged_again_goes_on(steps, more, split, l
         assert half.shown().items() <= expected.items()
         parts.append(half.part())
     merged = Chains(StoreImage(parts), where)
+    assert merged.shown() == expected
+    run(merged, more, start=1_000)
+
+
+@given(STEPS, STEPS, st.integers(0, 8), st.booleans())
+def test_dumps_chosen_of_a_dump_are_loaded_as_it_is(steps, more, split, located):
+    where = locate if located else None
+    whole = Chains(locate=where)
+    expected = run(whole, steps)
+    low, high = (
+        chosen_of(whole.part(), lambda positions, low=low: (key_groups_at(positions, 8) < split) == low)
+        for low in (True, False)
+    )
+    assert Chains(StoreImage([low]), where).shown().items() <= expected.items()
+    merged = Chains(StoreImage([high, low]), where)
     assert merged.shown() == expected
     run(merged, more, start=1_000)
 
