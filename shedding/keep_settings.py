@@ -17,6 +17,15 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A part of what is behind a source: a branch, or all that is behind none (``edge`` None)."""
+
+    edge: Edge | None
+    priority: float
+    minimum: float
+
+
+@dataclass(frozen=True, slots=True)
 class ShedderQueries:
     """The shedders of a job: the queries behind each, by name, and the least rate that they allow.
 
@@ -33,25 +42,16 @@ class ShedderQueries:
     rest_priority: Mapping[str, float] = field(default_factory=dict)
     branch_priority: Mapping[Edge, float] = field(default_factory=dict)
 
-    def parts(self, source: str) -> tuple["SourcePart", ...]:
+    def parts(self, source: str) -> tuple[SourcePart, ...]:
         """Return what is behind a source: each of its branches, and what is behind none, if anything is."""
-        branches = [
-            SourcePart(edge, self.branch_priority.get(edge, 0.0), self.branch_minimum[edge])
+        parts = [
+            SourcePart(edge, self.branch_priority[edge], self.branch_minimum[edge])
             for edge, origin in self.origin.items()
             if origin == source
         ]
-        if source in self.rest_priority or not branches:
-            branches.append(SourcePart(None, self.rest_priority.get(source, 0.0), self.source_minimum[source]))
-        return tuple(branches)
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePart:
-    """A part of what is behind a source: a branch, or all that is behind none (``edge`` None)."""
-
-    edge: Edge | None
-    priority: float
-    minimum: float
+        if source in self.rest_priority:
+            parts.append(SourcePart(None, self.rest_priority[source], self.source_minimum[source]))
+        return tuple(parts)
 
 
 def with_needs(shedders: ShedderQueries, needs: Mapping[str, float]) -> ShedderQueries:

@@ -6,15 +6,12 @@ stopped and started again.
 """
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 import penstock as ps
+from penstock.benchmarks.cluster.due_keys import PARTITIONS, DueKeys, Phases
 from penstock.benchmarks.cluster.settings import TWO
 from penstock.dsl.job import Handle, Job
 from penstock.engine.jobs.recovery import RecoveringJob
@@ -25,7 +22,6 @@ PATIENCE_S = 600.0
 
 MB = 1_000_000
 _LOOK_S = 0.05
-PARTITIONS = 4
 
 
 def measure(keys: int, rows_per_s: int) -> list[dict[str, float | str]]:
@@ -34,15 +30,18 @@ def measure(keys: int, rows_per_s: int) -> list[dict[str, float | str]]:
     What stands still by a move are the key groups of one round; the time is the median over rounds.
     """
     with TemporaryDirectory(prefix="penstock-") as folder:
-        handle = _started(Path(folder), keys, rows_per_s)
+        phases = Phases(Path(folder))
+        phases.fill()
+        handle = _started(Path(folder), keys, phases)
         try:
-            _await_rows(handle, keys)
+            _await_rows(handle, keys // PARTITIONS * PARTITIONS)
+            phases.pace(rows_per_s)
             state_mb = handle.metrics().state_bytes / MB
             lines = [_moved(handle), _rescaled(handle)]
             begun_s = time.monotonic()
             handle.stop()
             stopped_s = time.monotonic()
-            handle = _started(Path(folder), keys, rows_per_s)
+            handle = _started(Path(folder), keys, phases)
             _await_rows(handle, 1)
             lines.append(_line("stop and start", "all", time.monotonic() - stopped_s, time.monotonic() - begun_s))
         finally:
@@ -70,9 +69,9 @@ def _line(way: str, what: str, still_s: float, whole_s: float) -> dict[str, floa
     return {"way": way, "stands_still": what, "still_s": still_s, "whole_s": whole_s, "p99_s": still_s, "moved_mb": 0.0}
 
 
-def _started(folder: Path, keys: int, rows_per_s: int) -> Handle:
+def _started(folder: Path, keys: int, phases: Phases) -> Handle:
     job = Job()
-    read = ps.read(SteadyKeys(keys, rows_per_s), job=job).name("keys").key_by("k")
+    read = ps.read(DueKeys(keys, phases), job=job).name("keys").key_by("k")
     counted = read.agg(n=ps.count(), last=ps.max_("k")).name("counts")
     counted.write_black_hole(mode="changelog").name("out")
     options: dict[str, Any] = {"directory": folder / "job", "checkpoint_dir": folder / "checkpoints"}
@@ -91,50 +90,3 @@ def _await_rows(handle: Handle, rows: int) -> None:
             handle.wait(0)
             raise TimeoutError(f"{rows} rows were not read in {PATIENCE_S:.0f} s")
         time.sleep(_LOOK_S)
-
-
-class SteadyKeys(ps.Source):
-    """All keys from 0 on as fast as they are taken, and then over and over so many a second."""
-
-    bounded = False
-
-    def __init__(self, keys: int, rows_per_s: int) -> None:
-        """Take the number of keys, and the rows a second of all partitions."""
-        self.keys, self.rows_per_s = keys, rows_per_s
-
-    @property
-    def schema(self) -> pa.Schema:
-        """A key."""
-        return pa.schema([("k", pa.int64())])
-
-    def partitions(self, parallelism: int) -> Sequence[str]:
-        """Name the partitions: each has every so many-th key."""
-        return [str(number) for number in range(PARTITIONS)]
-
-    def open(self, partition: str, position: Any | None) -> ps.Reader:
-        """Begin at the first key, or go on."""
-        return _SteadyKeysReader(self, int(partition), position or 0)
-
-
-class _SteadyKeysReader(ps.Reader):
-    def __init__(self, source: SteadyKeys, partition: int, row: int) -> None:
-        self._source, self._partition, self._row = source, partition, row
-        self._steady_s: float | None = None
-        self._steady_row = 0
-
-    def read(self, max_rows: int) -> ps.Read:
-        own, due = self._source.keys // PARTITIONS, max_rows
-        if self._row >= own:
-            if self._steady_s is None:
-                self._steady_s, self._steady_row = time.monotonic(), self._row
-            elapsed_s = time.monotonic() - self._steady_s
-            given = self._row - self._steady_row
-            due = min(max_rows, int(elapsed_s * self._source.rows_per_s / PARTITIONS) - given)
-        if due <= 0:
-            return ps.Read(again_us=1_000)
-        rows = np.arange(self._row, self._row + due) % own
-        self._row += due
-        return ps.Read(pa.record_batch([pa.array(rows * PARTITIONS + self._partition)], schema=self._source.schema))
-
-    def position(self) -> int:
-        return self._row

@@ -115,6 +115,8 @@ TWO = ShedderQueries(
     dict.fromkeys([("parse", "hot"), ("parse", "totals")], "clicks"),
     {"clicks": 0.5},
     {("parse", "hot"): 0.25, ("parse", "totals"): 0.5},
+    {},
+    {("parse", "hot"): 1.0, ("parse", "totals"): 1.0},
 )
 
 

@@ -14,7 +14,7 @@ from penstock.model.keep_rates import KeepRates
 from penstock.shedding.keep_settings import ShedderQueries
 
 PLAN = cast("Any", SimpleNamespace(graph=None))
-SHEDDERS = ShedderQueries({"rows": ("q",)}, {}, {}, {"rows": 0.25}, {})
+SHEDDERS = ShedderQueries({"rows": ("q",)}, {}, {}, {"rows": 0.25}, {}, {"rows": 1.0})
 
 
 @dataclass
@@ -114,3 +114,19 @@ def test_a_part_that_comes_later_sheds_as_the_others_do() -> None:
     looked_at(parts, part, 30)
     parts.add(2, DeployedPart(0, frozenset(), cast("Build", later), PLAN, 0))
     assert later.rates == [KeepRates({"rows": 0.25})]
+
+
+def test_a_guard_elsewhere_knows_the_minimums_and_priorities_of_what_is_behind_a_source() -> None:
+    edge = ("parse", "hot")
+    shedders = ShedderQueries(
+        {"rows": ("hot", "q")},
+        {edge: ("hot",)},
+        {edge: "rows"},
+        {"rows": 0.5},
+        {edge: 0.25},
+        {"rows": 5.0},
+        {edge: 2.0},
+    )
+    order = SetKeep.of(KeepRates(), KeepOrder(KeepRates(), frozenset(), shedders)).order()
+    assert order is not None and order.shedders.parts("rows") == shedders.parts("rows")
+    assert {(part.edge, part.priority) for part in shedders.parts("rows")} == {(edge, 2.0), (None, 5.0)}
