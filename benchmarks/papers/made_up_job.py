@@ -61,8 +61,9 @@ def plan(instances: int) -> ExecutionGraph:
 class MadeUpJob:
     """Counters of a job whose instances are all full; what they take follows from the rates that were set."""
 
-    def __init__(self, graph: ExecutionGraph) -> None:
-        """Begin with nothing counted."""
+    def __init__(self, graph: ExecutionGraph, cores: int = 1) -> None:
+        """Begin with nothing counted; each task manager has so many cores, all used up."""
+        self._cores = cores
         self.graph = graph
         self.now_ns = 0
         names = [name for task in graph.tasks for name in graph.instances(task)]
@@ -88,7 +89,7 @@ class MadeUpJob:
 
     def _reading(self, core: int, name: str, keep: ms.SetKeep | None) -> ms.Readings:
         owned, seconds = self._of[name], self.now_ns / 1e9
-        busy_ns = seconds * 1e9 * 0.99 / ON_MANAGER
+        busy_ns = seconds * 1e9 * 0.99 * self._cores / ON_MANAGER
         figures = {
             "is_running": 1.0,
             "busy_ns": busy_ns,
@@ -112,7 +113,9 @@ class MadeUpJob:
                 for task, one in owned
                 if task == producer
             ]
-        machine = MachineReading(self.now_ns, f"host {core}", (0,), int(seconds * 1e9 * 0.99), (int(seconds * 1e9),), 1)
+        cores, wall_ns = self._cores, int(seconds * 1e9)
+        used_ns = int(0.99 * cores * wall_ns)
+        machine = MachineReading(self.now_ns, f"host {core}", tuple(range(cores)), used_ns, (wall_ns,) * cores, cores)
         return ms.Readings(
             machine,
             encode_table(_table(columns, INSTANCES)),
