@@ -14,6 +14,9 @@ from penstock.shedding.group_sums import total, total_with_means
 TOLERATED_S = 0.5
 """Seconds of its input that may wait at a source whose queries name no bound."""
 
+WHILE_SHED = 0.5
+"""The part of it that may wait while rows are shed: a loop that had time left would have worked off the rest."""
+
 SATURATED_PERCENT = 90.0
 """Load of a machine from which on a backlog is due to it; below, its rows wait for something that shedding does not
 speed up, such as a slow sink."""
@@ -72,6 +75,8 @@ def counted_backlog(
             remaining = float(min(waiting[task], max(0.0, before)))
         bound_s = rule.max_lag_s.get(name)
         tolerated = offered[task] * (TOLERATED_S if bound_s is None else bound_s)
+        if name in shed_tasks:
+            tolerated *= WHILE_SHED
         counted[task] = max(0.0, waiting[task] - remaining - tolerated) if is_saturated[task] else 0.0
         if remaining > tolerated:
             exempt.add(name)

@@ -157,7 +157,7 @@ class LoadShedding:
             return None
         scope, control = self.scope, self._control
         seen = with_useful_time(scope.with_limits(snapshot))
-        shed_tasks = frozenset(scope.source_tasks[name] for name, rate in in_force.sources.items() if rate < 1.0)
+        shed_tasks = frozenset(scope.source_tasks[name] for name in self._shed_sources(in_force))
         rule = BacklogRule(control.shed_backlog, scope.max_lag_s)
         backlog = counted_backlog(seen, rule, self._old, shed_tasks)
         self._old = backlog.old
@@ -190,6 +190,12 @@ class LoadShedding:
         elif isinstance(decision, NoChange) and decision.cause is Cause.DECIDED:
             self._rates, self._infeasible = KeepRates(), ""
         return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))
+
+    def _shed_sources(self, in_force: KeepRates) -> set[str]:
+        """Return the sources of which rows are shed, by themselves or on their way to a query."""
+        origin = self.scope.shedders.origin
+        shed = {name for name, rate in in_force.sources.items() if rate < 1.0}
+        return shed | {origin[edge] for edge, rate in in_force.branches.items() if rate < 1.0 and edge in origin}
 
     def _all_fits(self, snapshot: ClusterSnapshot) -> bool:
         """Return whether by this snapshot nothing need be shed."""

@@ -75,7 +75,15 @@ def test_rows_may_wait_as_long_as_their_query_allows() -> None:
     assert not beyond.exempt and counted(beyond) == 1_000.0
     # One that is shed already is not let go while it is overloaded: its lag would come and go.
     shed = counted_backlog(snapshot(9_000.0, 1000.0, 900.0), rule, {"clicks": 0.0}, frozenset({"clicks"}))
-    assert not shed.exempt
+    assert not shed.exempt and counted(shed) == 4_000.0
+
+
+def test_while_rows_are_shed_half_as_many_may_wait() -> None:
+    def kept_up_to(waiting: float, shed: frozenset[str]) -> float:
+        return counted(counted_backlog(snapshot(waiting, 1000.0, 900.0), RULE, {"clicks": 0.0}, shed))
+
+    assert kept_up_to(500.0, frozenset()) == 0.0 and kept_up_to(501.0, frozenset()) == 1.0
+    assert kept_up_to(250.0, frozenset({"clicks"})) == 0.0 and kept_up_to(501.0, frozenset({"clicks"})) == 251.0
 
 
 def test_without_readings_of_logs_nothing_is_said() -> None:

@@ -30,6 +30,9 @@ MOST_MESSAGES = 500
 WAIT_S = 0.05
 """How long the thread waits for messages, or for room, before it looks whether it is to stop."""
 
+GATHER_S = 0.02
+"""How long messages gather, at most, while readers have not taken those before them, if few come at a time."""
+
 PROBE_S = 0.5
 """How long a broker that was gone is asked whether it is back."""
 
@@ -37,6 +40,7 @@ NOTE_NS = 500_000_000
 """How often it is noted how much there is of each partition."""
 
 _FIRST_GUESS_BYTES = 1 << 16
+_FEW = 4
 
 _TRIED_AGAIN = clients.UNREACHABLE | clients.UNKNOWN_TOPIC | clients.PASSING - {KafkaError.INVALID_MSG}
 """A batch that is damaged may stay so, which nobody would be told if it were read again for ever."""
@@ -65,6 +69,7 @@ class Fetcher:
         self._to_unassign: deque[TopicPartition] = deque()
         self._message_bytes = float(_FIRST_GUESS_BYTES)
         self._stopped = False
+        self._caught_up = False
         self.reachable = True
         """True if a broker answers, as far as is known."""
         self._outage = clients.outage(settings)
@@ -120,10 +125,15 @@ class Fetcher:
         self._assign()
         self._balance()
         self._note_written()
+        if self._caught_up:
+            # Each fetch takes the interpreter away from readers that have enough to do.
+            self.queues.let_gather(GATHER_S)
         room = self.queues.room(WAIT_S)
         if room and not self._stopped:
             count = max(1, min(MOST_MESSAGES, int(room / self._message_bytes)))
-            self._deal_out(self._fetch(count))
+            batch = self._fetch(count)
+            self._caught_up = _FEW * len(batch) < count
+            self._deal_out(batch)
         if not self.reachable:
             self._probe()
 

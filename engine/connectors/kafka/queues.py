@@ -66,6 +66,8 @@ class Queues:
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self.bytes = 0
         """What is held now."""
+        self._awaited_bytes = -1
+        """The fetcher waits until no more than this is held; -1: it does not wait."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -161,7 +163,8 @@ class Queues:
                     raise queue.failure
                 queue.starved = not queue.at_end
             queue.awaited = not parts
-            self._changed.notify_all()
+            if queue.starved or self.bytes <= self._awaited_bytes:
+                self._changed.notify_all()
         return Taken(joined(parts) if parts else None, reached)
 
     def fail(self, failure: PenstockError, which: Callable[[PartitionQueue], bool] = lambda queue: True) -> None:
@@ -185,8 +188,23 @@ class Queues:
             room = self._most_bytes - self.bytes
             if room > 0 or any(queue.starved for queue in self._queues.values()):
                 return max(room, self._most_bytes >> 4)
-            self._changed.wait(wait_s)
+            self._wait(self._most_bytes - 1, wait_s)
             return 0
+
+    def let_gather(self, wait_s: float) -> None:
+        """Wait until all that is held was taken, or a reader found nothing that may come, or so long.
+
+        Readers that have enough lose nothing by it, and what comes meanwhile is fetched together.
+        """
+        with self._changed:
+            if self.bytes and not any(queue.starved for queue in self._queues.values()):
+                self._wait(0, wait_s)
+
+    def _wait(self, awaited_bytes: int, wait_s: float) -> None:
+        """Wait until no more than ``awaited_bytes`` are held, or for any change but that of bytes."""
+        self._awaited_bytes = awaited_bytes
+        self._changed.wait(wait_s)
+        self._awaited_bytes = -1
 
     def balance(self) -> tuple[list[PartitionQueue], list[PartitionQueue]]:
         """Return the partitions to hold up, which fill the queues while others starve, and those to let go on again.

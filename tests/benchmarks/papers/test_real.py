@@ -61,7 +61,8 @@ def test_partitions_differ_by_the_skew_and_get_all() -> None:
 
 def test_the_work_of_a_row_is_done() -> None:
     ride = json.loads(rides()[0])
-    assert 0.0 < nearest({"x": ride["x"], "y": ride["y"]})["distance"] < 0.1
+    assert 0.0 < nearest({"x": ride["x"], "y": ride["y"]})["distance"] < 10.0
+    assert nearest({"x": 1.5, "y": 0.5})["distance"] == pytest.approx(55.6, rel=0.05)
     point = json.loads(points()[0])
     assert classified(point)["class"] in range(4)
 

@@ -1,5 +1,6 @@
 """The reader of a partition, its queue and its rows, without a broker: every message costs what it should, once."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -318,3 +319,32 @@ def test_a_reader_that_had_nothing_is_told_once_of_what_comes() -> None:
     assert len(told) == 4
     with pytest.raises(UserError):
         reader.read(10)
+
+
+def test_messages_gather_until_readers_have_taken_all_that_is_held() -> None:
+    queues = Queues(1 << 20)
+    queue, other = queues.add("t", 3), queues.add("t", 4)
+    queues.put(messages([b"1", b"2"]))
+    queues.meet_end(other, 7)
+    waiting = threading.Thread(target=queues.let_gather, args=(600.0,), daemon=True)
+    waiting.start()
+    queues.take(other, 10, 1 << 10)
+    queues.take(queue, 1, 1 << 10)
+    assert waiting.is_alive()
+    queues.take(queue, 1, 1 << 10)
+    waiting.join(60.0)
+    assert not waiting.is_alive()
+
+
+def test_nothing_gathers_while_a_reader_has_nothing_that_may_come() -> None:
+    queues = Queues(1 << 20)
+    queues.let_gather(600.0)
+    queues.put(messages([b"1"]))
+    starved = queues.add("t", 4)
+    queues.put(messages([b"1"]))
+    waiting = threading.Thread(target=queues.let_gather, args=(600.0,), daemon=True)
+    waiting.start()
+    queues.take(starved, 10, 1 << 10)
+    waiting.join(60.0)
+    assert not waiting.is_alive()
+    queues.let_gather(600.0)
