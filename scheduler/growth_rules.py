@@ -25,6 +25,7 @@ class HeapUp(Rule):
     name, resource, window_s = "heap up", Resource.HEAP, 300.0
     needs = ("heap", "memory", "heap_used", "gc")
     after: tuple[Resource, ...] = (Resource.HEAP,)
+    goes_first = True
 
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Multiply the heap, up to the memory."""
@@ -39,6 +40,7 @@ class MemoryUp(Rule):
     name, resource, window_s = "memory up", Resource.MEMORY, 300.0
     needs = ("memory", "resident", "kills", "disk_io")
     after: tuple[Resource, ...] = (Resource.HEAP, Resource.MEMORY)
+    goes_first = True
 
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Multiply the memory."""

@@ -1,7 +1,7 @@
 """Sage: sizes applications by rules in order of priority, one resource of an application at a time (Sage, 4).
 
 Memory comes before cores and cores before parallelism, because a starved heap shows as CPU and as backlog. Run by
-``penstock decide`` and by the simulated cluster.
+``penstock decide``, by the simulated cluster, and by heads of jobs.
 """
 
 from collections.abc import Sequence
@@ -141,7 +141,7 @@ class Sage:
         sizes, reasons, missing = [], [], {}
         observed_s = snapshot.time_s - history.first_s + snapshot.window_s
         heap = allocated[Resource.HEAP].copy()
-        fired = np.zeros(allocated.shape, np.bool_)
+        fired, nearly = np.zeros((2, *allocated.shape), np.bool_)
         for rule in rules:
             proposal, is_known, unmeasured = self._proposal(rule, history, snapshot, heap, blocked_s)
             if unmeasured:
@@ -151,6 +151,7 @@ class Sage:
             begin_s = np.maximum(begin_s, changed_s[rule.resource]) if rule.renews else begin_s
             due = free & (np.minimum(snapshot.time_s - begin_s, observed_s) >= self._length_s(rule.window_s))
             due &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
+            due &= ~nearly[list(rule.rests_on)].any(axis=0)
             if isinstance(rule, ThreadsUp):
                 # One late row is enough for it; other rules look at means, which idle time before the first row lowers.
                 due &= history.fed_s(snapshot.window_s) >= self._length_s(rule.window_s)
@@ -166,6 +167,8 @@ class Sage:
             # A higher rule that lacks figures keeps lower ones from acting.
             free &= is_known | ~due
             fired[rule.resource] |= fires
+            if rule.goes_first:
+                nearly[rule.resource] |= free & ~fires & self._asks_now(rule, history, snapshot, heap)
             if rule.resource is Resource.HEAP:
                 heap = np.where(fires, proposal.value, heap)
             for place in np.flatnonzero(fires).tolist():
@@ -206,6 +209,13 @@ class Sage:
             np.where(is_known, longest.value, shortest.value),
         )
         return SizingProposal(fires, value), np.asarray(is_known | is_known_short, np.bool_), unmeasured
+
+    def _asks_now(self, rule: Rule, history: MetricHistory, snapshot: ClusterSnapshot, heap: Floats) -> Bools:
+        """Return the applications for which a rule would fire if its window were the last tick."""
+        tick_s = self._length_s(self.tick_s)
+        window = replace(rule_window(history, snapshot, tick_s, tick_s), heap=heap)
+        is_known, _ = complete_figures(window.ticks, rule.needs)
+        return is_known & rule.propose(_with_harmless_figures(window, is_known), self.limits()).fires
 
     def _guarded(self, windows: ApplicationMetrics, ticks: int, baseline: NDArray[np.float64], fires: Bools) -> Bools:
         """Return the applications that the guard blocks, and update their columns of ``baseline`` in place."""

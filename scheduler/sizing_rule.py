@@ -82,6 +82,9 @@ class Rule(ABC):
     """Whether a change of its own resource restarts its window."""
     rides: bool = False
     """Whether it acts only together with another rule."""
+    goes_first: bool = False
+    """Whether rules behind it that rest on its resource wait where its last tick asks for more and its window does not
+    yet: what it is about to see explains what they see."""
 
     @property
     def most_s(self) -> float:

@@ -16,6 +16,8 @@ from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
 from penstock.scheduler.shared_quota import OtherHolding
 from penstock.scheduler.true_rates import or_nan
 
+_NEARLY = 0.8
+
 NO_STATE_BYTES = 1.0
 """The memory of a job without state, of which nothing is used: no figure that is missing."""
 
@@ -74,7 +76,9 @@ def _held(budget_bytes: float) -> float:
 def _state(snapshot: ClusterSnapshot) -> tuple[float, float, float]:
     """Return the budgets of all state, the budgets that what is in memory needs, and the time that reading it took.
 
-    Instances of a task have equal budgets: what the fullest needs counts for all. NaN: a budget has no bound.
+    Instances of a task have equal budgets: what the fullest needs counts for all. One that is nearly used up, and
+    beyond which state was looked for, is: what is in memory swings by the parts that are let go. NaN: a budget has no
+    bound.
     """
     instances, tasks = snapshot.instances, len(snapshot.tasks)
     is_stateful = snapshot.tasks.is_stateful
@@ -87,6 +91,8 @@ def _state(snapshot: ClusterSnapshot) -> tuple[float, float, float]:
     budget[instances.task[np.isnan(managed)]] = np.nan
     np.fmax.at(held, instances.task, state)
     needed = np.array([budget_of(each) if each > 0 else 0.0 for each in held.tolist()])
+    misses = np.bincount(instances.task, np.nan_to_num(or_nan(instances.cache_misses, len(instances))), tasks)
+    needed = np.where((misses > 0) & (needed >= _NEARLY * budget), np.fmax(needed, budget), needed)
     return (
         float((count * budget)[is_stateful].sum()),
         float((count * needed)[is_stateful].sum()),

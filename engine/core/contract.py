@@ -20,10 +20,13 @@ from penstock.state.store import Locate, StateStore
 Emission = tuple[str, Batch]
 """An output's name (`MAIN`, `LATE` or a user's) and the rows that leave through it."""
 
+SLICE_NS = 10_000_000
+"""After how long an operator lets the worker loop go on, where it can: links, messages and other instances wait."""
 
 __all__ = [
     "LATE",
     "MAIN",
+    "SLICE_NS",
     "Clock",
     "DeadLetters",
     "Emission",

@@ -2,7 +2,7 @@
 
 The functions here push one element through a chain. They are generators that yield whenever an output has no room,
 so that the worker loop can park an instance between any two batches. They do the same when an operator waits for
-something outside.
+something outside, and between what it puts out, as that may have taken long.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -84,8 +84,19 @@ class Awaited:
         return any((due := node.operator.timer_ns()) is not None and due <= now_ns for node in self.node.walk())
 
 
+class _Breath:
+    """Stands between two emissions of an operator: whoever runs the chain may let others go first, and need not."""
+
+    def has_room(self) -> bool:
+        """Return True: nothing is waited for."""
+        return True
+
+
+BREATH: Room = _Breath()
+
+
 def push(node: ChainNode, port: int, element: Element) -> Iterator[Room]:
-    """Push an element through a node and everything behind it; yield what has no room, until it has."""
+    """Push an element through a node and everything behind it; yield what has no room, until it has, and `BREATH`."""
     if isinstance(element, Batch):
         if element.sic:
             node.sic.take(element.sic, node.operator.context.clock.monotonic_ns())
@@ -196,7 +207,11 @@ def _reroute(node: ChainNode, reroute: Reroute) -> Iterator[Room]:
 def _emit(node: ChainNode, emissions: Iterable[Emission], cause: Batch | None = None) -> Iterator[Room]:
     if node.letters is not None:
         emissions = node.letters.among(emissions, cause)
+    is_first = True
     for name, batch in emissions:
+        if not is_first:
+            yield BREATH
+        is_first = False
         rows = batch.rows.num_rows
         if not rows:
             continue

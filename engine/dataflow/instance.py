@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.core.contract import Clock, Operator, asleep
+from penstock.engine.core.contract import SLICE_NS, Clock, Operator, asleep
 from penstock.engine.core.elements import Barrier, Batch, CancelBarrier, Element, EndOfStream, Left, Reroute
 from penstock.engine.dataflow.accounting import Accounting, Activity
-from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
+from penstock.engine.dataflow.chain import BREATH, Awaited, ChainNode, Room, fire_timers, push, send_letters
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, TakeReport
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
 from penstock.engine.dataflow.handovers import Handover, Handovers, TellMove, nobody_moves
@@ -169,12 +169,18 @@ class Instance:
         return not self.done and self._current is None and any(item.has_pending() for item in self._keeping)
 
     def step(self, *, idle: bool = False) -> None:
-        """Process due timers and input up to one batch, or what is pending (``idle``), as far as outputs have room."""
+        """Process due timers and input up to one batch, or what is pending (``idle``), as far as outputs have room.
+
+        What takes long goes on in the next step, from `SLICE_NS` on, where an operator has put something out.
+        """
         self._patient_since_ns = None
         if self._current is None:
             self._current = self._next(idle)
+        until_ns = self._clock.monotonic_ns() + SLICE_NS
         try:
             self._full = next(self._current, None)
+            while self._full is BREATH and self._clock.monotonic_ns() < until_ns:
+                self._full = next(self._current, None)
         except Exception as error:
             error.add_note(f"In task {self.name}: {' -> '.join(node.name for node in self.nodes)}.")
             raise

@@ -8,7 +8,7 @@ them serves many rows (docs/design/keyed-state.md 4).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from penstock.engine.core.contract import Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.contract import SLICE_NS, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch, Reroute
 from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import PASSED, SWEPT, BucketSource
@@ -23,9 +23,6 @@ from penstock.engine.paging.restored_buckets import begin
 from penstock.model.errors import BugError
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import dump_of
-
-SLICE_NS = 10_000_000
-"""After how long a sweep lets the worker loop go on: between two buckets, or before one that was fetched."""
 
 PAGES_NS = 1_000_000
 """After how long it is looked again whether more can go for a lower budget."""

@@ -55,6 +55,33 @@ def test_what_lacks_everything_gets_memory_then_cores_then_threads() -> None:
     assert all(later - earlier >= 5 for earlier, later in pairwise(ticks))
 
 
+def test_cores_wait_while_the_last_tick_says_that_memory_is_short() -> None:
+    """Cores lack from the first tick on, memory looks full a moment later: the mean of its window is still below."""
+
+    def fills(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+        full = 0.5 if number < 2 else 1.0
+        return {
+            "heap_used": full * min(has["heap"], 6 * GB), "resident": full * min(has["memory"], 12 * GB),
+            "cpu": min(has["cores"], 6.0), "throttled": 4.0 if has["cores"] < 6 else 0.0, "backlog": 1e6,
+        }  # fmt: skip
+
+    done = [name for _, name in actions(simulate(Sage(), 60, {"a": fills})) if name.endswith("up")]
+    assert done[0] in ("heap up", "memory up") and "CPU up" in done
+
+
+def test_memory_that_is_only_nearly_full_keeps_nobody_waiting() -> None:
+    """Full in every other tick, below the limit on the mean: what lacks cores gets them as soon as it would."""
+
+    def swings(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+        return {
+            "heap_used": (0.95 if number % 2 else 0.85) * has["heap"], "cpu": min(has["cores"], 6.0),
+            "throttled": 4.0 if has["cores"] < 6 else 0.0, "backlog": 1e6,
+        }  # fmt: skip
+
+    done = actions(simulate(Sage(), 12, {"a": swings}))
+    assert done[0][1] == "CPU up" and done[0][0] <= 5
+
+
 def test_a_backlog_that_rises_while_threads_wait_for_cores_is_no_need_for_threads() -> None:
     """A loop that rests leaves a tenth of what it may use: the cores do not look used up, and rows are not late yet."""
 

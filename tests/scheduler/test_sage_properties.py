@@ -16,8 +16,9 @@ from penstock.model.plan import ApplicationSize, Decision, RescalePlan
 from penstock.scheduler.action_log import ActionLog, EntryKind, read_log
 from penstock.scheduler.observations import MetricHistory
 from penstock.scheduler.resizer import Allocation
-from penstock.scheduler.rule_window import rule_window
+from penstock.scheduler.rule_window import RuleWindow, rule_window
 from penstock.scheduler.sage import Sage
+from penstock.scheduler.sizing_rule import Resource, Rule
 from tests.papers_cases import cases
 from tests.scheduler.sage_applications import GB, QUIET, TICK_S, snapshot
 
@@ -111,11 +112,16 @@ def test_a_rule_fires_where_none_of_higher_priority_would_and_then_it_does(seed:
         now = snapshot(number, {f"a{i}": swung(swing[i], bool(rises[i]), number) for i in range(AT_ONCE)})
         history = history.with_snapshot(now, TICK_S * ticks)
         expected: dict[int, str] = {}
+        nearly = {resource: set[int]() for resource in Resource}
         for rule in policy.rules():
+            fires = set[int]()
             if number + 1 >= rule.window_s / TICK_S:
-                fires = rule.propose(rule_window(history, now, rule.most_s, TICK_S), policy.limits()).fires
-                for place in np.flatnonzero(fires).tolist():
+                fires = asks(rule, policy, rule_window(history, now, rule.most_s, TICK_S))
+                for place in fires - set().union(*(nearly[resource] for resource in rule.rests_on)):
                     expected.setdefault(place, rule.name)
+            if rule.goes_first:
+                # What its last tick asks for, and its window does not yet, is waited for.
+                nearly[rule.resource] |= asks(rule, policy, rule_window(history, now, TICK_S, TICK_S)) - fires
         decision, memory = policy.decide(now, memory)
         told = [part.split(": ", 1)[1].split(",")[0] for part in decision.reason.split("; ") if ": " in part]
         fired = dict(zip([size.application for size in changes_of(decision)], told, strict=True))
@@ -124,6 +130,11 @@ def test_a_rule_fires_where_none_of_higher_priority_would_and_then_it_does(seed:
         }
         waiting -= fired.keys()
     assert len(waiting) < AT_ONCE
+
+
+def asks(rule: Rule, policy: Sage, window: RuleWindow) -> set[int]:
+    """Return the applications for which a rule would fire by a window."""
+    return set(np.flatnonzero(rule.propose(window, policy.limits()).fires).tolist())
 
 
 def swung(swing: np.ndarray, rises: bool, number: int) -> Mapping[str, float]:

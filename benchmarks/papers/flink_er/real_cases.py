@@ -67,7 +67,7 @@ def case(scale: Scale, workload: str) -> RealCase:
         start={
             "parallelism": 1,
             "key_groups": KEY_GROUPS,
-            "channel_bytes": 8_192,
+            "channel_bytes": 2_048,
             "checkpoint_interval": "2m",
         },
         has_checkpoints=True,

@@ -59,7 +59,7 @@ def _workload_rows(runs: Runs, workload: str) -> Iterator[Row]:
     if decided:
         yield Row(
             0, f"from the step to the decision, {workload}", "its interval", "", spread(decided), unit="s",
-            note="It looks every 30 s, at the time since it looked last.",
+            note="It looks every 5 s, and acts on what it sees in two looks.",
         )  # fmt: skip
     over = spread([lag_over_s(*run) for run in own])
     yield Row(

@@ -19,6 +19,9 @@ NEVER = 60.0
 """Windows that are longer than a run: nothing is decided."""
 
 SECONDS = {Scale.FULL: 100.0, Scale.SHORT: 75.0, Scale.SMOKE: 25.0}
+ALL_TIMES = 2.4
+"""The load of who lacks everything lasts so many times as long: it takes ten actions, each with its window and wait."""
+
 GRID_S = 30.0
 
 MEMORY, CPU, WORKERS, ALL = "memory", "cpu", "workers", "all"
@@ -73,7 +76,8 @@ class First(ParallelismFirst):
 def case(scale: Scale, lacking: str) -> RealCase:
     """Return the run of an application that lacks something, which Sage sizes."""
     size = STARTS[lacking]
-    return _case(lacking, size, lacking, SECONDS[scale], {"scale": "sage", "parameters": _parameters(WINDOWS)})
+    seconds = SECONDS[scale] * (ALL_TIMES if lacking == ALL else 1.0)
+    return _case(lacking, size, lacking, seconds, {"scale": "sage", "parameters": _parameters(WINDOWS)})
 
 
 def sized(lacking: str, value: float) -> RealCase:
@@ -93,7 +97,7 @@ def rival(scale: Scale) -> RealCase:
     """Return the run of the application that lacks everything, sized by parallelism first."""
     name = f"{First.__module__}:{First.__qualname__}"
     parameters = {**_parameters(WINDOWS), "limits.least_memory_bytes": float(2 * MB)}
-    return _case(FIRST, STARTS[ALL], ALL, SECONDS[scale], {"scale": name, "parameters": parameters})
+    return _case(FIRST, STARTS[ALL], ALL, SECONDS[scale] * ALL_TIMES, {"scale": name, "parameters": parameters})
 
 
 def service(name: str, scale: Scale) -> RealCase:

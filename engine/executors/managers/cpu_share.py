@@ -29,6 +29,10 @@ class CpuShare:
             self._seen_ns, self._used_ns, self._left_ns = now_ns, cpu_ns, cores * REFILL_NS
         self._cores = cores
 
+    def forgive(self, now_ns: int, cpu_ns: int) -> None:
+        """Take what the process has used until now as none of its share."""
+        self._seen_ns, self._used_ns = now_ns, cpu_ns
+
     def rest_ns(self, now_ns: int, cpu_ns: int) -> int:
         """Return how long the loop is to rest now, 0: it may work; ``cpu_ns`` is what the process has used."""
         cores = self._cores

@@ -89,11 +89,17 @@ class _Service:
         self._head.over.set()
 
     def _rests(self) -> bool:
-        """Rest for a moment, and return True, if the CPU that this process may use is used up."""
+        """Rest for a moment, and return True, if the CPU that this process may use is used up.
+
+        What it takes to get ready is not bounded: others wait for that, and it does nothing of the job yet.
+        """
         share = self._share
         if not share.is_bounded:
             return False
         now_ns = self._clock.monotonic_ns()
+        if self._manager is None or not self._manager.hosts:
+            share.forgive(now_ns, process_cpu_ns())
+            return False
         rest_ns = min(share.rest_ns(now_ns, process_cpu_ns()), int(REST_S * 1e9))
         if not rest_ns:
             return False

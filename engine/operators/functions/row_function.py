@@ -16,6 +16,7 @@ from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.descriptions import Words, error_details, function_name
 from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Sampling, Wanted
+from penstock.engine.operators.functions.call_pace import CallPace
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
 from penstock.engine.operators.functions.row_results import RowResults
@@ -38,14 +39,24 @@ class RowFunction(Operator):
         self._changelog = schema.changelog
         self._time = kept_time(schema, spec.fields)
         self._results = RowResults(spec.fields, bare=spec.columns is not None)
+        self._pace = CallPace()
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
-        """Call the function for every row of one batch."""
-        self.context.counters.rows_in += batch.rows.num_rows
-        if self._spec.kind == "filter":
-            yield from self._filter(batch)
-        else:
-            yield from self._map(batch)
+        """Call the function for every row of one batch; where calls take long, some rows at a time."""
+        work = self._filter if self._spec.kind == "filter" else self._map
+        at, count = 0, batch.rows.num_rows
+        while at < count:
+            rows = min(self._pace.most_rows, count - at)
+            self.context.counters.rows_in += rows
+            yield from work(batch if rows == count else batch.with_rows(batch.rows.slice(at, rows)))
+            at += rows
+
+    def _take(self, calls: Iterator[Any], count: int) -> tuple[list[Any], Failures]:
+        clock = self.context.clock
+        began_ns = clock.monotonic_ns()
+        taken = take_results(calls, count)
+        self._pace.took(count, clock.monotonic_ns() - began_ns)
+        return taken
 
     def _calls(self, rows: pa.RecordBatch) -> Iterator[Any]:
         """Return an iterator that makes one call per row."""
@@ -71,7 +82,7 @@ class RowFunction(Operator):
 
     def _filter(self, batch: Batch) -> Iterator[Emission]:
         # Whether an answer counts as true is asked of the answer, which may raise too.
-        answers, failed = take_results(map(bool, self._calls(batch.rows)), batch.rows.num_rows)
+        answers, failed = self._take(map(bool, self._calls(batch.rows)), batch.rows.num_rows)
         kept = np.array([answer is True for answer in answers], np.bool_)
         self._reject(batch.rows, failed)
         passed = int(np.count_nonzero(kept))
@@ -80,7 +91,7 @@ class RowFunction(Operator):
         yield MAIN, batch.with_rows(batch.rows.filter(pa.array(kept)))
 
     def _map(self, batch: Batch) -> Iterator[Emission]:
-        results, failed = take_results(self._calls(batch.rows), batch.rows.num_rows)
+        results, failed = self._take(self._calls(batch.rows), batch.rows.num_rows)
         origin = np.arange(len(results))
         if failed:
             origin = np.delete(origin, list(failed))

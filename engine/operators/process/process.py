@@ -74,7 +74,8 @@ class Process(Operator):
         self._clock = ProcessingClock(context.clock)
         timers = (self._event_timers, self._clock_timers)
         runner = BatchRunner if self._spec.vectorised else RowRunner
-        parts = RunnerParts(self._plan, self._state, timers, self._progress, context.batch_rows)
+        bounds = context.batch_rows, context.clock.monotonic_ns
+        parts = RunnerParts(self._plan, self._state, timers, self._progress, *bounds)
         self._runner: FunctionRunner = runner(self._function, parts)
         self._grouper = KeyGrouper()
         # Rows found waiting count from now on.

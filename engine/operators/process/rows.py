@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.core.contract import chunks
+from penstock.engine.core.contract import SLICE_NS, chunks
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.functions.python_rows import python_values
@@ -23,6 +23,9 @@ from penstock.model.source_location import user_traceback
 
 TIMER_COLUMN = "timer"
 """The column of a timer's dead letter that holds its time."""
+
+_LOOK_ROWS = 4
+"""It is seen after every so many rows whether they have taken long."""
 
 
 class RowContext(TimedContext):
@@ -118,6 +121,7 @@ class RowRunner(FunctionRunner):
         count, by_arrival, most = piece.rows.num_rows, piece.by_arrival, self._batch_rows * self._results.width
         times: Sequence[int | None] = [None] * count if piece.times_us is None else piece.times_us.tolist()
         rows = _python_rows(piece.rows, self._plan.fields.names)
+        until_ns = self._now_ns() + SLICE_NS
         for index, (row, at, time_us) in enumerate(zip(rows, piece.groups.tolist(), times, strict=True)):
             if time_us is None or by_arrival:
                 now_us = least_us if time_us is None else max(time_us, least_us)
@@ -130,6 +134,10 @@ class RowRunner(FunctionRunner):
             if mark >= most:
                 yield from self._cut()
                 mark = len(produced)
+            if not index % _LOOK_ROWS and self._now_ns() >= until_ns:
+                # Even if there is nothing: the loop may go on in between.
+                yield self._results.take()
+                mark, until_ns = 0, self._now_ns() + SLICE_NS
             cursor.at = at
             cursor.time_us = time_us
             cursor.now_us = now_us

@@ -2,7 +2,7 @@
 
 import datetime
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,17 @@ from penstock.engine.operators.process.timers import Calendar, TimerTable
 
 @dataclass(frozen=True, slots=True)
 class RunnerParts:
-    """The parts of an operator instance that calls work on; ``timers`` are those in event and in processing time."""
+    """The parts of an operator instance that calls work on; ``timers`` are those in event and in processing time.
+
+    ``now_ns`` is its monotonic clock.
+    """
 
     plan: ProcessPlan
     state: ProcessState
     timers: tuple[TimerTable, TimerTable]
     progress: TimeProgress
     batch_rows: int
+    now_ns: Callable[[], int]
 
 
 class FunctionRunner(ABC):
@@ -35,6 +39,7 @@ class FunctionRunner(ABC):
         self._state = parts.state
         self._progress = parts.progress
         self._batch_rows = parts.batch_rows
+        self._now_ns = parts.now_ns
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)
 

@@ -74,6 +74,15 @@ def test_the_budget_for_state_holds_it_and_hardly_more(state_mb: float) -> None:
     assert held is not None and state_mb * MB <= held <= state_mb * MB + 4096
 
 
+@pytest.mark.parametrize(("budget_mb", "is_full"), [(12.1, True), (14.5, True), (16.0, False)])
+def test_a_budget_is_used_up_where_state_beside_it_is_looked_for(budget_mb: float, is_full: bool) -> None:
+    seen = application_metrics(with_use(snapshot(budget=budget_mb * MB), [window(1.0)] * 2, 2.0, 2))
+    assert (seen.resident[0] == seen.memory[0]) == is_full
+    whole = snapshot(budget=budget_mb * MB)
+    found = replace(whole, instances=replace(whole.instances, cache_misses=np.array([np.nan, 0.0, 0.0])))
+    assert application_metrics(with_use(found, [window(1.0)] * 2, 2.0, 2)).resident[0] < seen.memory[0]
+
+
 def test_a_job_without_state_lacks_no_memory_and_one_without_a_bound_has_no_figure() -> None:
     none = with_use(snapshot(stateful=False), [window(1.0)] * 2, 2.0, 2).applications
     assert none.memory_bytes is not None and none.resident_bytes is not None

@@ -52,3 +52,12 @@ def test_without_a_bound_nothing_rests_and_a_bound_may_change() -> None:
     assert used(share, 5.0) == pytest.approx(0.2, rel=0.06)
     share.set(None, 0, 0)
     assert share.rest_ns(0, 10**12) == 0
+
+
+def test_what_it_took_to_get_ready_is_none_of_the_share() -> None:
+    share = CpuShare()
+    share.set(0.2, 0, 0)
+    share.forgive(5_000 * MS, 4_000 * MS)
+    assert share.rest_ns(5_000 * MS, 4_000 * MS) == 0
+    # From then on it counts: 40 ms are more than the 20 ms that may be used at once.
+    assert share.rest_ns(5_040 * MS, 4_040 * MS) > 0
