@@ -6,7 +6,7 @@ with either lets more rows in than it can take, cycle after cycle, and what wait
 called once a cycle before the policy, behind `segments`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -42,19 +42,24 @@ class FullLoops:
 
 
 def learned(
-    before: FullLoops, counted: ClusterSnapshot, prepared: ClusterSnapshot, all_fits: Callable[[], bool]
+    before: FullLoops,
+    counted: ClusterSnapshot,
+    prepared: ClusterSnapshot,
+    all_fits: Callable[[], bool],
+    near: Collection[str] = (),
 ) -> FullLoops:
     """Return what machines cannot use after a window.
 
     ``counted``: the snapshot whose backlogs are those that count, and whose load is what loops worked; ``prepared``:
     the same with the load that the policy is to see. What ``prepared`` has as free of a machine that was full, and
     before which rows waited at both ends of the window, is none. ``all_fits``: whether nothing need be shed if all that
-    it has as free is; asked only where that matters.
+    it has as free is; asked only where that matters. ``near``: source tasks before which rows wait, too, though not
+    beyond their bounds: a loop that has time left works them off.
     """
     machines = counted.machines
     if machines.cpu_percent is None or prepared.machines.cpu_percent is None:
         return before
-    waits, all_cores = _rows_wait(counted), 100.0 * machines.cores
+    waits, all_cores = _rows_wait(counted, near), 100.0 * machines.cores
     is_full = machines.cpu_percent >= SATURATED_PERCENT * machines.cores
     free = np.clip(all_cores - prepared.machines.cpu_percent, 0.0, MOST * all_cores)
     unusable: dict[str, float] = {}
@@ -85,15 +90,15 @@ def with_full_loops(prepared: ClusterSnapshot, full: FullLoops) -> ClusterSnapsh
     return replace(prepared, machines=replace(machines, cpu_percent=percent))
 
 
-def _rows_wait(counted: ClusterSnapshot) -> Bools:
-    """Return the machines with a source whose backlog counts, or with a task before which rows wait."""
+def _rows_wait(counted: ClusterSnapshot, near: Collection[str]) -> Bools:
+    """Return the machines with a source whose backlog counts or is near, or with a task before which rows wait."""
     partitions, instances = counted.partitions, counted.instances
     tasks, machines = len(counted.tasks), len(counted.machines)
-    waits = np.zeros(tasks, np.bool_)
+    waits = np.array([name in near for name in counted.tasks.name], np.bool_)
     if partitions.end_offset is not None and partitions.position is not None and len(partitions):
         lag = np.maximum(partitions.end_offset - partitions.position, 0.0)
         # What counts was made of shares, which round.
-        waits = np.nan_to_num(total_with_means(lag, instances.task[partitions.instance], tasks)) > 0.5
+        waits |= np.nan_to_num(total_with_means(lag, instances.task[partitions.instance], tasks)) > 0.5
     runs = instances.is_running
     if instances.queue_rows is not None and instances.records_in is not None:
         queued = total(np.nan_to_num(instances.queue_rows[runs]), instances.task[runs], tasks)

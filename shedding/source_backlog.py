@@ -14,8 +14,8 @@ from penstock.shedding.group_sums import total, total_with_means
 TOLERATED_S = 0.5
 """Seconds of its input that may wait at a source whose queries name no bound."""
 
-WHILE_SHED = 0.5
-"""The part of it that may wait while rows are shed: a loop that had time left would have worked off the rest."""
+NEAR = 0.5
+"""The part of what may wait from which on a source whose machine has nothing left is near its bound."""
 
 SATURATED_PERCENT = 90.0
 """Load of a machine from which on a backlog is due to it; below, its rows wait for something that shedding does not
@@ -36,12 +36,14 @@ class BacklogRule:
 class CountedBacklog:
     """A snapshot whose backlogs are those that count; tasks (by name) that are not to be shed for; what is old yet.
 
-    ``old``: rows by task that waited when it started or was restored, and have not been read.
+    ``old``: rows by task that waited when it started or was restored, and have not been read. ``near``: tasks of which
+    more than the part `NEAR` waits of what may.
     """
 
     snapshot: ClusterSnapshot
     exempt: frozenset[str]
     old: _Old
+    near: frozenset[str] = frozenset()
 
 
 def counted_backlog(
@@ -64,7 +66,7 @@ def counted_backlog(
     offered = np.nan_to_num(total_with_means(_column(partitions.appended, nothing), of_task, count)) / snapshot.window_s
     begun_anew = _begun_anew(snapshot)
     is_saturated = _on_saturated_machines(snapshot)
-    counted, exempt, old_now = waiting.copy(), set[str](), dict[str, float]()
+    counted, exempt, near, old_now = waiting.copy(), set[str](), set[str](), dict[str, float]()
     for task in np.unique(of_task).tolist():
         name = tasks.name[task]
         remaining = 0.0
@@ -75,19 +77,19 @@ def counted_backlog(
             remaining = float(min(waiting[task], max(0.0, before)))
         bound_s = rule.max_lag_s.get(name)
         tolerated = offered[task] * (TOLERATED_S if bound_s is None else bound_s)
-        if name in shed_tasks:
-            tolerated *= WHILE_SHED
         counted[task] = max(0.0, waiting[task] - remaining - tolerated) if is_saturated[task] else 0.0
         if remaining > tolerated:
             exempt.add(name)
             counted[task] = 0.0
         if bound_s is not None and waiting[task] - remaining <= tolerated and name not in shed_tasks:
             exempt.add(name)
+        if name not in exempt and is_saturated[task] and waiting[task] - remaining > NEAR * tolerated:
+            near.add(name)
         old_now[name] = remaining
     share = np.divide(counted, waiting, np.zeros(count), where=waiting > 0)
     position = partitions.end_offset - lag * share[of_task]
     prepared = replace(snapshot, partitions=replace(partitions, position=position))
-    return CountedBacklog(prepared, frozenset(exempt), old_now)
+    return CountedBacklog(prepared, frozenset(exempt), old_now, frozenset(near))
 
 
 def _column(values: np.ndarray | None, missing: np.ndarray) -> np.ndarray:

@@ -17,6 +17,9 @@ SLOT_NS = 100_000_000
 STEPS = 160
 """Ages are counted by this many steps, ten of which make a tenfold: from 0.1 ms on."""
 
+COUNTED_ROWS = 16_384
+"""Rows are counted when so many have come."""
+
 FIRST_MS = 0.1
 OTHERS, MOVED = 0, 1
 """Rows of keys that stay where they are, and of those that move."""
@@ -42,20 +45,37 @@ class _AgesWriter(ps.Writer):
         self._path, self._giver, self._owners = path, giver, owners
         self._codec = KeyCodec([pa.int64()])
         self._counts: dict[int, Counts] = {}
+        self._noted: list[tuple[int, pa.RecordBatch]] = []
+        self._noted_rows = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Count rows as they stand now; what an update takes back is none."""
-        now_ns = _now_ns()
+        """Note rows as they stand now; what an update takes back is none."""
+        self._noted.append((_now_ns(), rows))
+        self._noted_rows += rows.num_rows
+        if self._noted_rows >= COUNTED_ROWS:
+            self._count()
+
+    def _count(self) -> None:
+        """Count what was noted, at once: an aggregate of many buckets writes a few rows at a time."""
+        noted, self._noted, self._noted_rows = self._noted, [], 0
+        if not noted:
+            return
+        rows = pa.concat_batches([batch for _, batch in noted])
+        now_ns = np.repeat([at_ns for at_ns, _ in noted], [batch.num_rows for _, batch in noted])
         is_there = np.asarray(rows.column("weight")) > 0
-        ages_ms = (now_ns - rows.column("due_ns").to_numpy()[is_there]) / 1e6
+        now_ns = now_ns[is_there]
+        steps = steps_of((now_ns - rows.column("due_ns").to_numpy()[is_there]) / 1e6)
         hashes = self._codec.hash([rows.column("k")])[is_there]
         groups = ((hashes >> np.uint64(32)) * np.uint64(len(self._owners))) >> np.uint64(32)
         moves = (self._owners[groups.astype(np.int64)] == self._giver).astype(np.int64)
-        counts = self._counts.setdefault(now_ns // SLOT_NS, np.zeros((2, STEPS), np.int64))
-        np.add.at(counts, (moves, steps_of(ages_ms)), 1)
+        slots = now_ns // SLOT_NS
+        for slot in np.unique(slots).tolist():
+            counts, own = self._counts.setdefault(slot, np.zeros((2, STEPS), np.int64)), slots == slot
+            np.add.at(counts, (moves[own], steps[own]), 1)
 
     def close(self) -> None:
         """Write what was counted."""
+        self._count()
         slots = sorted(self._counts)
         counts = np.array([self._counts[slot] for slot in slots]).reshape(len(slots), 2, STEPS)
         np.savez(self._path, slots=np.array(slots, np.int64), counts=counts)

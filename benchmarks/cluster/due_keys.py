@@ -18,7 +18,7 @@ class Phases:
     """What all readers of a job do now, said by files: whoever measures says it, readers look.
 
     At first they wait; then each reads its keys once, as fast as they are taken, and waits; then over and over as fast
-    as they are taken; and at last over and over so many a second.
+    as they are taken, until they rest; and at last over and over so many a second.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,6 +32,10 @@ class Phases:
     def hurry(self) -> None:
         """Let keys come as fast as they are taken."""
         self._hurry.touch()
+
+    def rest(self) -> None:
+        """Let no key come for now."""
+        self._hurry.unlink()
 
     def pace(self, rows_per_s: int) -> int:
         """Let so many come a second, of all partitions, from now on; return when that is, in monotonic time."""

@@ -20,6 +20,7 @@ from penstock.benchmarks.cluster.due_keys import DueKeys, Phases
 from penstock.benchmarks.cluster.move_chart import Span, draw
 from penstock.benchmarks.cluster.settings import TWO, Cores
 from penstock.dsl.job import Handle, Job
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
 from penstock.model.key_groups import Owners, assign
@@ -27,6 +28,7 @@ from penstock.model.key_groups import Owners, assign
 PATIENCE_S = 600.0
 """How long the job is waited for."""
 
+COUNTS = "counts"
 KEY_GROUPS = 128
 STAYS, MOVES = 0, 1
 """The numbers of the instance that has all key groups at first, and of the one that half of them go to."""
@@ -35,7 +37,7 @@ INTERVAL_S = 30
 """Between two checkpoints: as a user would have it with 2 GB of state."""
 
 DRAIN_S = 5.0
-"""After so long what has waited at full load is worked off."""
+"""A rate is taken to be steady after so long."""
 
 RATE_SLOTS = 100
 """Rates are means over so many tenths of a second."""
@@ -47,7 +49,7 @@ CURVE_SLOTS = 5
 def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[str, float | str]]:
     """Return a line for the move and one for the stop and start, and draw the curve.
 
-    ``full_rows_s`` is what the job takes with its checkpoints, over one interval of them; rows come at ``load`` of it.
+    ``full_rows_s`` is what the job counts with its checkpoints, over one interval of them; rows come at ``load`` of it.
     ``others_rate`` is the least rate of rows of other keys, over 10 s that have to do with it, by that of ``quiet_s``
     before; ``others_p99`` is the 99th percentile of their ages by that of before; ``all_p99`` the same of all rows.
     ``cores_before``: the cores that the job and the driver used then.
@@ -147,12 +149,26 @@ def _span(name: str, do: Any) -> Span:
 
 
 def _full_rate(handle: Handle, phases: Phases) -> float:
-    """Return how many rows a second the job takes over an interval of checkpoints, of which there is one."""
+    """Return how many rows a second the job counts over an interval of checkpoints, of which there is one.
+
+    What has waited is worked off then, or it would be as old as that when the move begins.
+    """
     phases.hurry()
     time.sleep(DRAIN_S)
-    rows, since_s = handle.metrics().source_rows, time.monotonic()
+    rows, since_s = _counted(handle.metrics()), time.monotonic()
     time.sleep(INTERVAL_S)
-    return (handle.metrics().source_rows - rows) / (time.monotonic() - since_s)
+    rate = (_counted(handle.metrics()) - rows) / (time.monotonic() - since_s)
+    phases.rest()
+    _await(handle, lambda: _is_through(handle.metrics()))
+    return rate
+
+
+def _counted(metrics: JobMetrics) -> int:
+    return sum(line.folded for line in metrics.ledger.operators if line.operator == COUNTS)
+
+
+def _is_through(metrics: JobMetrics) -> bool:
+    return _counted(metrics) == metrics.source_rows
 
 
 def _gather(handle: Handle) -> None:
@@ -171,7 +187,7 @@ def _spread(handle: Handle) -> None:
 
 def _task(handle: Handle) -> str:
     names = (name.rpartition("[")[0] for name in _job_of(handle).places())
-    return next(name for name in names if name.startswith("counts"))
+    return next(name for name in names if name.startswith(COUNTS))
 
 
 def _owners() -> Owners:
@@ -184,7 +200,7 @@ def _started(home: Path, keys: int, phases: Phases) -> Handle:
     columns = {"n": ps.count(), "due_ns": ps.max_("due_ns"), "total": ps.sum_("v"), "middle": ps.mean("v")}
     counted = read.agg(**columns, least=ps.min_("v"), most=ps.max_("v"), spread=ps.stddev("v"))
     sink = AgesOverTime(home / "ages", MOVES, _owners())
-    counted.name("counts").write(sink, mode="changelog").name("out")
+    counted.name(COUNTS).write(sink, mode="changelog").name("out")
     options: dict[str, Any] = {"directory": home / "job", "checkpoint_dir": home / "checkpoints"}
     options |= {"checkpoint_interval": f"{INTERVAL_S}s", "emit_interval": "5ms"}
     return job.start("curve", **options, **TWO.options())

@@ -157,14 +157,17 @@ class LoadShedding:
             return None
         scope, control = self.scope, self._control
         seen = with_useful_time(scope.with_limits(snapshot))
-        shed_tasks = frozenset(scope.source_tasks[name] for name in self._shed_sources(in_force))
+        shed_tasks = frozenset(scope.source_tasks[name] for name, rate in in_force.sources.items() if rate < 1.0)
         rule = BacklogRule(control.shed_backlog, scope.max_lag_s)
         backlog = counted_backlog(seen, rule, self._old, shed_tasks)
         self._old = backlog.old
         segments = _segments(scope, seen, in_force)
         self._fits = fitted(seen, segments, self._fits)
         all_free = with_segments(backlog.snapshot, segments, self._fits)
-        self._full = learned(self._full, backlog.snapshot, all_free, lambda: self._all_fits(all_free))
+        # What waits while nothing is shed may be the little that a loop with time leaves until its next step.
+        is_shed = min([*in_force.sources.values(), *in_force.branches.values()], default=1.0) < 1.0
+        near = backlog.near if is_shed else frozenset()
+        self._full = learned(self._full, backlog.snapshot, all_free, lambda: self._all_fits(all_free), near)
         prepared = with_full_loops(all_free, self._full)
         self._errors.learn(scope, errors or {}, in_force)
         self._errors.decide(scope, lambda needs: self._is_feasible(_with_least(prepared, needs)))
@@ -190,12 +193,6 @@ class LoadShedding:
         elif isinstance(decision, NoChange) and decision.cause is Cause.DECIDED:
             self._rates, self._infeasible = KeepRates(), ""
         return ShedCycle(prepared, decision, self._rates, exempt, self._status(seen, desired, reason, in_force))
-
-    def _shed_sources(self, in_force: KeepRates) -> set[str]:
-        """Return the sources of which rows are shed, by themselves or on their way to a query."""
-        origin = self.scope.shedders.origin
-        shed = {name for name, rate in in_force.sources.items() if rate < 1.0}
-        return shed | {origin[edge] for edge, rate in in_force.branches.items() if rate < 1.0 and edge in origin}
 
     def _all_fits(self, snapshot: ClusterSnapshot) -> bool:
         """Return whether by this snapshot nothing need be shed."""

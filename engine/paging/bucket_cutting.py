@@ -9,7 +9,7 @@ from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_pages import drop_bucket
 from penstock.engine.paging.bucket_store import BucketStores
-from penstock.engine.paging.key_ranges import WHOLE, Span
+from penstock.engine.paging.key_ranges import WHOLE, Span, cut_by_groups
 from penstock.state.tables.image import StoreDump, StoreImage, dump_of
 
 
@@ -22,9 +22,11 @@ class BucketCutter:
 
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
         """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
-        before_bytes = bucket.bytes
-        expected_bytes = 2 * before_bytes + added_bytes
-        spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self._stores.options.largest_bytes(2)))))
+        stores, before_bytes = self._stores, bucket.bytes
+        pieces = stores.options.pieces(before_bytes, added_bytes, len(stores.buckets))
+        # With a budget pieces are of one size, as it is shared out to.
+        is_bound = stores.options.held_bytes is not None
+        spans = bucket.span.cut(pieces) if is_bound else cut_by_groups(bucket.span, pieces, stores.key_groups)
         return self.put_in(*self.take_out(bucket), spans, bucket.used, before_bytes)
 
     def output_watermark(self, time_us: int) -> int:

@@ -71,6 +71,11 @@ class BucketStores(StateStore):
         return self.bound.options
 
     @property
+    def key_groups(self) -> int:
+        """How many key groups there are, of all instances."""
+        return len(self._context.key_groups)
+
+    @property
     def pages(self) -> PageStore:
         """The page store, opened at its first use."""
         memory_bytes = self.options.page_memory_bytes

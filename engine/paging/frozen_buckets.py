@@ -4,6 +4,7 @@ The worker loop has those encoded that it needs, the checkpoint's thread all oth
 are kept say `pages_cut` and `images_cut`.
 """
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,11 +33,15 @@ class Keeping(Protocol[E]):
     def in_pages(self) -> bool:
         """True if they are kept in the page store, so that it must not change until there is a copy of it."""
 
+    @property
+    def at_once(self) -> int:
+        """How many buckets are kept together at most."""
+
     def encode(self, bucket: Bucket, notes: Notes) -> E:
         """Encode a bucket that is as it was at the barrier; called by either thread, by one at a time."""
 
-    def put(self, bucket: Bucket, encoded: E) -> None:
-        """Keep what was encoded; called by the checkpoint's thread, again after an error."""
+    def put(self, encoded: Sequence[tuple[Bucket, E]]) -> None:
+        """Keep what was encoded of some buckets; called by the checkpoint's thread, again after an error."""
 
     def forget(self, bucket: Bucket, encoded: E) -> None:
         """Note that what was encoded will not be kept."""
@@ -109,10 +114,10 @@ class FrozenBuckets(Generic[E]):
         As many buckets are encoded at a time as there is room for, and at least one.
         """
         while self._frozen or self._encoded:
-            ready = self._encode_another() if self._frozen else self._first_encoded()
-            if ready is not None:
-                self._keeping.put(*ready)
-                self._note_stored(*ready)
+            ready = self._encode_another() if self._frozen else self._next_encoded()
+            if ready:
+                self._keeping.put(ready)
+                self._note_stored(ready)
             self._changed()
 
     def release(self) -> None:
@@ -125,18 +130,18 @@ class FrozenBuckets(Generic[E]):
             self._unstored.clear()
             self.image_bytes = 0
 
-    def _encode_another(self) -> tuple[Bucket, E] | None:
+    def _encode_another(self) -> Sequence[tuple[Bucket, E]]:
         """Encode the next bucket if there is room for it; if not, or there is none, return what is to be put."""
         with self._keeping.encoding(), self._lock:
             following = next(iter(self._frozen.values()), None)
             if following is not None and (not self._encoded or self._fits(self.image_bytes + following[0].bytes)):
                 self._encode(following[0])
-                return None
-        return self._first_encoded()
+                return ()
+        return self._next_encoded()
 
-    def _first_encoded(self) -> tuple[Bucket, E] | None:
+    def _next_encoded(self) -> Sequence[tuple[Bucket, E]]:
         with self._lock:
-            return self._encoded[0] if self._encoded else None
+            return list(itertools.islice(self._encoded, self._keeping.at_once))
 
     def _encode(self, bucket: Bucket) -> None:
         _, notes = self._frozen[id(bucket)]
@@ -145,9 +150,10 @@ class FrozenBuckets(Generic[E]):
         self.image_bytes += encoded.bytes
         del self._frozen[id(bucket)]
 
-    def _note_stored(self, bucket: Bucket, encoded: E) -> None:
+    def _note_stored(self, stored: Sequence[tuple[Bucket, E]]) -> None:
         with self._lock:
-            if self._encoded and self._encoded[0][1] is encoded:
-                self._encoded.popleft()
-                self._unstored.discard(id(bucket))
-                self.image_bytes -= encoded.bytes
+            for bucket, encoded in stored:
+                if self._encoded and self._encoded[0][1] is encoded:
+                    self._encoded.popleft()
+                    self._unstored.discard(id(bucket))
+                    self.image_bytes -= encoded.bytes

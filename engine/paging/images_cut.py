@@ -113,6 +113,7 @@ class _AsFiles(Keeping[KeptBucket]):
     """Buckets are kept as files of the checkpoint; ``kept`` is what it has of each, ``added`` are those it brought."""
 
     in_pages = False
+    at_once = 8
 
     def __init__(self, stores: BucketStores) -> None:
         self.kept: dict[int, KeptBucket] = {}
@@ -124,19 +125,25 @@ class _AsFiles(Keeping[KeptBucket]):
         kept = self.kept[id(bucket)] = encode_images(bucket)
         return kept
 
-    def put(self, bucket: Bucket, encoded: KeptBucket) -> None:
-        failpoint("images.bucket.before_write")
+    def put(self, encoded: Sequence[tuple[Bucket, KeptBucket]]) -> None:
         assert self.files is not None
-        if len(encoded.images) == 1 and encoded.bytes <= self._stores.options.inline_bytes:
-            # It is written with the index, and again by the next checkpoint: a file of its own takes as long to sync.
-            encoded.images[0].inline = encoded.images[0].entry is None
-            return
-        for image in encoded.images:
-            data = image.data
-            if data is not None:
-                image.entry = self.files.add(image.name, memoryview(data))
-                image.data = None
-                self.added.add(image.entry.stored)
+        images, contents = [], []
+        for _, item in encoded:
+            failpoint("images.bucket.before_write")
+            if len(item.images) == 1 and item.bytes <= self._stores.options.inline_bytes:
+                # It is written with the index, and again by the next checkpoint: a file of its own takes as long to
+                # sync.
+                item.images[0].inline = item.images[0].entry is None
+                continue
+            for image in item.images:
+                # A release may forget it meanwhile.
+                data = image.data
+                if data is not None:
+                    images.append(image)
+                    contents.append((image.name, memoryview(data)))
+        for image, entry in zip(images, self.files.add_all(contents), strict=True):
+            image.entry, image.data = entry, None
+            self.added.add(entry.stored)
 
     def forget(self, bucket: Bucket, encoded: KeptBucket) -> None:
         for image in encoded.images:

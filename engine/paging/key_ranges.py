@@ -49,6 +49,19 @@ class Span:
 WHOLE = Span(0, RING)
 
 
+def cut_by_groups(span: Span, pieces: int, count: int) -> list[Span]:
+    """Return a span in at most so many pieces of about the same size, cut between key groups where it has several.
+
+    A piece that is several key groups, of ``count`` in all, moves as it lies.
+    """
+    bounds = {span.low, span.high}
+    for piece in span.cut(pieces)[1:]:
+        group = piece.low * count >> 32
+        between = min((_start(group, count), _start(group + 1, count)), key=lambda bound: abs(bound - piece.low))
+        bounds.add(between if span.low < between < span.high else piece.low)
+    return [Span(low, high) for low, high in pairwise(sorted(bounds))]
+
+
 def owned_spans(owners: NDArray[np.int32], instance: int) -> list[Span]:
     """Return the ranges of an instance, in order; neighbouring groups are one."""
     return [span_of_groups(first, end, len(owners)) for first, end in owned_runs(owners, instance)]

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+MANY_BUCKETS = 32
+"""Without a budget buckets are larger where there are more than so many: each takes time of its own at every batch."""
+
+_MOST_PIECES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class PagingOptions:
@@ -45,6 +50,16 @@ class PagingOptions:
     def largest_bytes(self, buckets: int) -> int:
         """Return how large a bucket may grow when there are so many."""
         if self.held_bytes is None:
-            return self.bucket_bytes
+            return max(self.bucket_bytes, self.bucket_bytes * buckets // MANY_BUCKETS)
         share = 2 if buckets == 1 else 5
         return max(min(self.held_bytes // share, self.bucket_bytes), self.least_bucket_bytes)
+
+    def pieces(self, bucket_bytes: int, added_bytes: int, buckets: int) -> int:
+        """Return into how many pieces one of so many buckets is cut that is too large, and about to grow by so much.
+
+        Without a budget it is a power of two, as key groups mostly are, so that pieces are whole key groups.
+        """
+        if self.held_bytes is None:
+            wanted = -(-(bucket_bytes * 3 // 2 + added_bytes) // self.largest_bytes(buckets))
+            return int(min(_MOST_PIECES, 1 << max(1, (wanted - 1).bit_length())))
+        return min(_MOST_PIECES, max(2, -(-(2 * bucket_bytes + added_bytes) // self.largest_bytes(2))))

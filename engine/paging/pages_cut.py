@@ -1,5 +1,6 @@
 """The contribution of an operator that has paged to a checkpoint: stored buckets, files of its page store."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ class _InPages(Keeping[EncodedBucket]):
     """Buckets are kept in the page store of their operator."""
 
     in_pages = True
+    # Each gives its memory back once it is stored.
+    at_once = 1
 
     def __init__(self, stores: BucketStores) -> None:
         self._stores = stores
@@ -63,10 +66,11 @@ class _InPages(Keeping[EncodedBucket]):
     def encode(self, bucket: Bucket, notes: Notes) -> EncodedBucket:
         return encode_bucket(bucket, notes)
 
-    def put(self, bucket: Bucket, encoded: EncodedBucket) -> None:
-        failpoint("pages.bucket.before_write")
-        encoded.put(self._stores.pages)
-        self._stores.unchecked.add(bucket.span.low)
+    def put(self, encoded: Sequence[tuple[Bucket, EncodedBucket]]) -> None:
+        for bucket, item in encoded:
+            failpoint("pages.bucket.before_write")
+            item.put(self._stores.pages)
+            self._stores.unchecked.add(bucket.span.low)
 
     def forget(self, bucket: Bucket, encoded: EncodedBucket) -> None:
         forget(bucket, encoded)

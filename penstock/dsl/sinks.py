@@ -115,8 +115,6 @@ class SinkHandle:
     def with_max_lag(self, lag: Duration) -> Self:
         """Call it overload when rows of this query wait longer than this before they are processed.
 
-        While rows are shed for it, half as long is aimed at.
-
         Raises:
             OptionError: it is no duration above zero.
         """

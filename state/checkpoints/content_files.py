@@ -7,11 +7,14 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.manifest import FileEntry
-from penstock.state.files.durable_files import Content, DurableFiles, chunks_of, join_path, write_local
+from penstock.state.files.durable_files import Chunk, Content, DurableFiles, chunks_of, join_path, write_local
+
+C = TypeVar("C", bound=Chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ def entry_of(name: str, content: bytes | memoryview | Path) -> FileEntry:
     return FileEntry(name=name, digest=digest.hexdigest(), bytes=length)
 
 
-def checked_chunks(chunks: Iterable[bytes], entry: FileEntry) -> Iterator[bytes]:
+def checked_chunks(chunks: Iterable[C], entry: FileEntry) -> Iterator[C]:
     """Pass chunks on, and raise after the last (or as soon as there are too many) unless they are those of the entry.
 
     Raises:

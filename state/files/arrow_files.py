@@ -5,7 +5,7 @@ that speaks its protocol; GCS and HDFS pass through.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from penstock.state.files.durable_files import (
     storage_errors,
 )
 from penstock.state.files.local_files import LocalFiles
+from penstock.state.files.together import T, in_threads
 
 REMOTE_SCHEMES = ("s3", "gs", "gcs", "hdfs")
 """The schemes that `open_files` hands to pyarrow."""
@@ -93,6 +94,10 @@ class ArrowFiles(DurableFiles):
         if self._address:
             return open_files, self._address
         return _rebuilt, (self._filesystem, self._base, not self._beside)
+
+    def together(self, works: Sequence[Callable[[], T]]) -> Sequence[T]:
+        """Do several at a time, each in a thread."""
+        return in_threads(works)
 
     def __repr__(self) -> str:
         return f"ArrowFiles({self._filesystem.type_name!r}, {self._base!r})"

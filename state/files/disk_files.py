@@ -10,6 +10,7 @@ from typing import Protocol
 
 from penstock.model.failpoints import failpoint
 from penstock.state.files.durable_files import (
+    Chunk,
     Content,
     DurableFiles,
     chunks_of,
@@ -25,7 +26,7 @@ UNFINISHED = ".unfinished"
 class OpenFile(Protocol):
     """A file being written."""
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: Chunk) -> None:
         """Append bytes."""
 
     def sync(self) -> None:

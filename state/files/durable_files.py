@@ -4,20 +4,25 @@ Checkpoints, savepoints and the manifests of file sinks stand on it (docs/design
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.model.errors import OptionError, RetryableError
 
+T = TypeVar("T")
+
 CHUNK_BYTES = 1 << 20
-"""The most bytes read or written at a time."""
+"""The most bytes read at a time."""
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z"
 """The names that a file, a folder, a job or a savepoint may have; none starts with a dot."""
 
-Content = bytes | memoryview | Path | Iterable[bytes]
+Chunk = bytes | memoryview
+"""Bytes of a file in memory; who takes them has copied them, or is done with them, before the next."""
+
+Content = bytes | memoryview | Path | Iterable[Chunk]
 """The content of a file: its bytes, a local file to copy, or its chunks in order (an open file has them too)."""
 
 
@@ -88,6 +93,13 @@ class DurableFiles(Protocol):
         """
         return write_local(local_path, self.chunks(path))
 
+    def together(self, works: Sequence[Callable[[], T]]) -> Sequence[T]:
+        """Do pieces of work that write here, several at a time where that is faster; return what they return, in order.
+
+        If one fails, its error is raised; others may have been done.
+        """
+        return [work() for work in works]
+
     def exists(self, path: str) -> bool:
         """Return whether there is such a file."""
         return self.size(path) is not None
@@ -123,15 +135,17 @@ def join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def chunks_of(content: Content) -> Iterator[bytes]:
-    """Return the chunks that a file is made of.
+def chunks_of(content: Content) -> Iterator[Chunk]:
+    """Return the chunks that a file is made of: what is in memory is one, and not copied.
+
+    Each takes its turn with the interpreter, and a worker loop may let a thread wait for that.
 
     Raises:
         OSError: a local file cannot be read.
     """
     if isinstance(content, bytes | memoryview):
-        for start in range(0, len(content), CHUNK_BYTES):
-            yield bytes(content[start : start + CHUNK_BYTES])
+        if len(content):
+            yield content
     elif isinstance(content, Path):
         with content.open("rb", buffering=0) as file:
             while chunk := file.read(CHUNK_BYTES):

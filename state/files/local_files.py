@@ -5,13 +5,14 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from penstock.state.files.disk_files import UNFINISHED, Disk, DiskFiles, OpenFile
-from penstock.state.files.durable_files import CHUNK_BYTES, join_path
+from penstock.state.files.durable_files import CHUNK_BYTES, Chunk, join_path
+from penstock.state.files.together import T, in_threads
 
 
 class LocalFiles(DiskFiles):
@@ -28,6 +29,10 @@ class LocalFiles(DiskFiles):
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalFiles, (self.base.absolute(),)
 
+    def together(self, works: Sequence[Callable[[], T]]) -> Sequence[T]:
+        """Do several at a time, each in a thread."""
+        return in_threads(works)
+
     def __repr__(self) -> str:
         return f"LocalFiles({str(self.base)!r})"
 
@@ -36,7 +41,7 @@ class _LocalFile:
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "wb", buffering=0)
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: Chunk) -> None:
         rest = memoryview(chunk)
         while rest:
             rest = rest[self._file.write(rest) :]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.state.files.disk_files import UNFINISHED, Disk, DiskFiles, OpenFile
-from penstock.state.files.durable_files import CHUNK_BYTES, join_path
+from penstock.state.files.durable_files import CHUNK_BYTES, Chunk, join_path
 
 SECTOR_BYTES = 512
 """The unit that a disk writes whole or not at all."""
@@ -214,7 +214,7 @@ class _OpenFile:
         self._disk = disk
         self._file = file
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: Chunk) -> None:
         self._disk.check_room(len(chunk))
         self._file.now += chunk
 

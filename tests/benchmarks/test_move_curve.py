@@ -5,13 +5,26 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.benchmarks.cluster import ages
 from penstock.benchmarks.cluster.__main__ import main
-from penstock.benchmarks.cluster.ages import STEPS, quantile_ms, steps_of
+from penstock.benchmarks.cluster.ages import (
+    COUNTED_ROWS,
+    MOVED,
+    OTHERS,
+    SLOT_NS,
+    STEPS,
+    AgesOverTime,
+    quantile_ms,
+    read_ages,
+    steps_of,
+)
 from penstock.benchmarks.cluster.move_chart import Span, draw
+from penstock.model.key_groups import assign
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
@@ -20,6 +33,31 @@ def test_a_quantile_of_steps_is_near_that_of_the_ages(ages_ms: list[float], shar
     found, exact = quantile_ms(counts, share), sorted(ages_ms)[int(np.ceil(share * len(ages_ms))) - 1]
     assert found is not None and abs(np.log10(found / exact)) <= 0.11
     assert quantile_ms(np.zeros(STEPS, np.int64), share) is None
+
+
+@pytest.mark.parametrize("at_a_time", [1, 100, COUNTED_ROWS])
+def test_rows_are_counted_by_when_they_came_and_how_old_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    now_ns = 7 * SLOT_NS
+    monkeypatch.setattr(ages, "_now_ns", lambda: now_ns)
+    schema = pa.schema([("k", pa.int64()), ("due_ns", pa.int64()), ("weight", pa.int8())])
+    writer = AgesOverTime(tmp_path, 1, assign(128, 2)).open(schema, 0, 1)
+    for slot, age_ms in ((0, 1.0), (3, 100.0)):
+        now_ns = (7 + slot) * SLOT_NS
+        due_ns = [now_ns - int(age_ms * 1e6)] * at_a_time
+        for first in range(0, 300, at_a_time):
+            columns = [pa.array(range(first, first + at_a_time)), pa.array(due_ns), pa.array([1, -1] * at_a_time)]
+            arrays = [column.cast(field.type)[:at_a_time] for column, field in zip(columns, schema, strict=True)]
+            writer.write(pa.record_batch(arrays, schema=schema))
+    writer.close()
+    slots, counts = read_ages(tmp_path)
+    assert slots.tolist() == [7, 8, 9, 10]
+    there = counts.sum(axis=(1, 2)).tolist()
+    assert there[1:3] == [0, 0] and there[0] == there[3] > 0
+    assert counts[0].sum(axis=0).nonzero()[0].tolist() == steps_of(np.array([1.0])).tolist()
+    assert counts[3].sum(axis=0).nonzero()[0].tolist() == steps_of(np.array([100.0])).tolist()
+    assert counts[:, OTHERS].sum() > 0 and counts[:, MOVED].sum() > 0
 
 
 def test_the_picture_has_a_line_for_each_curve_and_a_name_for_each_span() -> None:

@@ -1,5 +1,7 @@
 """Every kind of durable files keeps one contract."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,6 +90,19 @@ def test_lists_are_sorted_and_of_one_folder(files):
     assert list(files.list("a")) == list(files.list("a/b")) == []
     files.write("a/b/d", b"2")
     assert files.read("a/b/d") == b"2"
+
+
+def test_several_are_written_together_and_answers_are_in_order(files):
+    sizes = files.together([partial(files.write, f"a/{number}", bytes(number)) for number in range(20)])
+    assert sizes == list(range(20))
+    assert {path: files.size(f"a/{path}") for path in files.list("a")} == {str(number): number for number in range(20)}
+    assert files.together([]) == []
+
+
+def test_of_several_that_are_written_together_one_may_fail(files):
+    with pytest.raises(OptionError, match="cannot be the name"):
+        files.together([partial(files.write, path, b"1") for path in ("a/x", "../x", "a/y")])
+    assert files.read("a/x") == b"1"
 
 
 def test_large_files_come_in_chunks_and_reads_have_a_limit(files):

@@ -72,6 +72,15 @@ def test_a_machine_that_is_not_full_or_keeps_up_has_what_is_left(worked: float, 
     assert twice.unusable == {} and free(worked, 10.0, twice) == [110.0 - worked] * 2
 
 
+def test_rows_that_wait_within_their_bound_while_others_are_shed_say_so_too() -> None:
+    seen = snapshot(96.0)
+    once = learned(FullLoops(), seen, seen, lambda: False, {"clicks"})
+    assert once.unusable == {} and once.waited == {"m"}
+    twice = learned(once, seen, seen, lambda: False, {"clicks"})
+    assert twice.unusable == pytest.approx({"m": 4.0})
+    assert learned(twice, seen, seen, lambda: False, {"clicks"}).unusable == pytest.approx({"m": 4.0})
+
+
 def test_it_is_forgotten_slowly_by_a_full_machine_and_soon_by_one_with_time() -> None:
     full = FullLoops({"m": 10.0}, frozenset({"m"}))
     assert after(full, 98.0, 10.0).unusable == pytest.approx({"m": 9.9})

@@ -75,17 +75,26 @@ def test_rows_may_wait_as_long_as_their_query_allows() -> None:
     assert not beyond.exempt and counted(beyond) == 1_000.0
     # One that is shed already is not let go while it is overloaded: its lag would come and go.
     shed = counted_backlog(snapshot(9_000.0, 1000.0, 900.0), rule, {"clicks": 0.0}, frozenset({"clicks"}))
-    assert not shed.exempt and counted(shed) == 4_000.0
-
-
-def test_while_rows_are_shed_half_as_many_may_wait() -> None:
-    def kept_up_to(waiting: float, shed: frozenset[str]) -> float:
-        return counted(counted_backlog(snapshot(waiting, 1000.0, 900.0), RULE, {"clicks": 0.0}, shed))
-
-    assert kept_up_to(500.0, frozenset()) == 0.0 and kept_up_to(501.0, frozenset()) == 1.0
-    assert kept_up_to(250.0, frozenset({"clicks"})) == 0.0 and kept_up_to(501.0, frozenset({"clicks"})) == 251.0
+    assert not shed.exempt
 
 
 def test_without_readings_of_logs_nothing_is_said() -> None:
     bare = replace(snapshot(1.0, 1.0, 1.0), partitions=PartitionColumns([0]))
     assert counted_backlog(bare, RULE, None, frozenset()) == CountedBacklog(bare, frozenset(), {})
+
+
+def test_a_source_is_near_its_bound_from_half_of_it_on_while_its_machine_is_full() -> None:
+    def near(waiting: float, bound_s: float = 0.5, load: float = 100.0) -> frozenset[str]:
+        rule = BacklogRule(max_lag_s={"clicks": bound_s})
+        result = counted_backlog(snapshot(waiting, 1000.0, 900.0, load), rule, {"clicks": 0.0}, frozenset({"clicks"}))
+        assert counted(result) == (max(0.0, waiting - 1000.0 * bound_s) if load >= 90.0 else 0.0)
+        return result.near
+
+    assert near(250.0) == frozenset() and near(251.0) == near(800.0) == {"clicks"}
+    assert near(2_500.0, 5.0) == frozenset() and near(2_501.0, 5.0) == {"clicks"}
+    assert near(400.0, load=80.0) == frozenset()
+
+
+def test_what_waited_at_the_start_is_near_no_bound() -> None:
+    old = counted_backlog(snapshot(50_000.0, 1000.0, 2000.0), RULE, None, frozenset())
+    assert old.near == frozenset()

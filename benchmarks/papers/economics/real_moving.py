@@ -28,7 +28,10 @@ ROW_S = dict(zip(SINKS, (0.0025, 0.005), strict=True))
 FULL = 200.0
 """Rows a second at which the first sink's operator waits half of the time, and the second's all of it, in all."""
 
-FIRST_SHARE = 0.8
+OTHER_EVERY = 5
+"""Of the second sink's rows every so many-th, in each partition, is of its second instance."""
+
+FIRST_SHARE = 1 - 1 / OTHER_EVERY
 """Of the second sink's rows so many are of its first instance."""
 
 MINIMUM = 0.95
@@ -52,11 +55,15 @@ def zones(instance: int) -> list[int]:
 
 
 def zoned_rides() -> list[bytes]:
-    """Return messages of rides: a zone for each sink."""
+    """Return messages of rides: a zone for each sink.
+
+    Instances get their shares evenly. Drawn at random the second instance of the second sink would get 400 rows in 10 s
+    with a standard deviation of 18, and its throughput dip by 9% though nothing stands still.
+    """
     random = np.random.default_rng(_SEED)
     first, second = zones(0), zones(1)
     drawn = random.integers(0, len(first), (_POOL, 2))
-    is_first = random.random(_POOL) < FIRST_SHARE
+    is_first = np.arange(_POOL) % OTHER_EVERY > 0
     return [
         json.dumps({"begin": first[begin], "end": (first if own else second)[end]}).encode()
         for (begin, end), own in zip(drawn.tolist(), is_first.tolist(), strict=True)

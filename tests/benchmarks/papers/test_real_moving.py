@@ -18,6 +18,7 @@ from penstock.benchmarks.papers.economics.real_moving import (
     FULL,
     INSTANCES,
     MINIMUM,
+    OTHER_EVERY,
     ROW_S,
     zoned_rides,
     zones,
@@ -75,6 +76,17 @@ def test_zones_lie_where_the_first_task_manager_has_too_much_and_both_together_h
     assert MINIMUM * shares[0] > 1.1 and shares.sum() < 2 * 0.8
     # Once the first sink's instance has gone, neither task manager is full.
     assert max(shares[0] - first, shares[1] + first) < 0.85
+
+
+def test_every_instance_gets_its_share_of_each_partition_all_the_time() -> None:
+    """As the injector deals them out: what an instance does then swings by a row or two, and not by the draw."""
+    rides, partitions = [json.loads(ride) for ride in zoned_rides()], len(moves_case(30.0).shares)
+    others = set(zones(1))
+    for partition in range(partitions):
+        is_other = [ride["end"] in others for ride in rides[partition::partitions]]
+        assert len(is_other) % OTHER_EVERY == 0
+        turns = np.reshape(is_other, (-1, OTHER_EVERY))
+        assert turns.sum(axis=1).tolist() == [1] * len(turns)
 
 
 def kept_run(folder: Path, gap_s: float, *, moved: bool = True, refused: bool = False) -> SeenRun:

@@ -78,6 +78,22 @@ def test_a_loop_that_cannot_use_all_of_its_time_keeps_what_waits_within_its_boun
     assert stream.keep == 1.0
 
 
+def test_a_lag_within_its_bound_does_not_let_more_in_until_it_is_beyond_it() -> None:
+    """The plan has 8% more of the loop than there is: without what waits within the bound it would forget that."""
+    highest = []
+    for overload in (1.2, 1.4, 1.8):
+        stream = SimulatedStream(1e-3, 0.05, lost=0.08, noise=0.01, guards=False)
+        rate = overload * (0.95 - 0.08) / 1e-3
+        for _ in range(4):
+            stream.cycle(rate)
+        lags = []
+        for _ in range(60):
+            stream.cycle(rate)
+            lags.append(stream.lag / rate)
+        highest.append(float(np.percentile(lags, 95)))
+    assert np.mean(highest) <= 0.75, highest
+
+
 @pytest.mark.parametrize(("slower", "most_s"), [(0.12, 0.9), (0.25, 1.2)])
 def test_what_waits_stays_short_while_rows_take_longer_for_a_while(slower: float, most_s: float) -> None:
     """Rows take that much longer in every other ten seconds: the guard acts before the controller's next decision."""

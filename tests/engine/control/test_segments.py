@@ -57,35 +57,3 @@ def test_of_two_queries_in_one_chain_only_the_one_that_allows_it_is_shed() -> No
         keeps.append(rates.branches.get(edge, 1.0))
     assert 0.3 <= keeps[-1] <= 0.62 and max(keeps[-8:]) - min(keeps[-8:]) <= 4 / 64
     assert lag <= 2 * 1_300.0
-
-
-def test_rows_shed_on_their_way_to_a_query_count_for_their_source() -> None:
-    """What waits there within its bound is worked off, as it is where the source itself is shed."""
-    job = ps.Job()
-    rows = ps.read(SteadySource(1, keys=1), job=job).name("due")
-    for name, minimum in (("part", 0.3), ("whole", 1.0)):
-        rows.filter(ps.col("key") >= 0).name(f"{name} side").write_black_hole().name(name).with_min_accuracy(minimum)
-    graph = job.plan(1)
-    (edge,) = LoadShedding(graph, Control("qod", "act")).shedders.branches
-    snapshot = ClusterSnapshot(
-        1,
-        1_005.0,
-        WINDOW_S,
-        applications=ApplicationColumns(("a",)),
-        tasks=TaskColumns((graph.name(graph.tasks[0]),), [0], [True], [True], [False], [False], [1], [0]),
-        queries=QueryColumns(("part", "whole"), [0, 0], [1.0, 1.0], [0.3, 1.0]),
-        machines=MachineColumns(("m",), [1.0], [99.0]),
-        instances=InstanceColumns(
-            [0], [0], [0], [True], records_in=[5e3], busy_ns=[4.95e9], cpu_ns=[4.95e9], age_s=[1e3]
-        ),
-        inputs=InputColumns([], [], offered=[]),
-        partitions=PartitionColumns([0], [5e3], [5e3], end_offset=[1e7 + 400.0], position=[1e7]),
-    )
-    waiting = {}
-    for rates in (KeepRates(), KeepRates({}, {edge: 0.5}), KeepRates({"due": 0.5})):
-        outcome = LoadShedding(graph, Control("qod", "act")).cycle(snapshot, rates)
-        assert outcome is not None
-        partitions = outcome.snapshot.partitions
-        assert partitions.end_offset is not None and partitions.position is not None
-        waiting[len(rates.branches), len(rates.sources)] = float((partitions.end_offset - partitions.position).sum())
-    assert waiting == {(0, 0): 0.0, (1, 0): 150.0, (0, 1): 150.0}

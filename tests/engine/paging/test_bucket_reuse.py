@@ -57,7 +57,7 @@ def test_buckets_of_later_sweeps_lie_between() -> None:
     assert hit_rate(back, 4 * size) == pytest.approx(1.0)
 
 
-def hits_with(budget_bytes: int | None, sweeps: int) -> tuple[float, BucketStores]:
+def hits_with(budget_bytes: int, sweeps: int) -> tuple[float, BucketStores]:
     """Return the part of rows that found their bucket in memory, in so many sweeps over all keys."""
     operator = paged(PagingOptions(budget_bytes, 4_000, 1_000, row_bytes=60_000, page_bytes=MB))
     stores = spread(operator)
@@ -73,7 +73,7 @@ def hits_with(budget_bytes: int | None, sweeps: int) -> tuple[float, BucketStore
 
 
 def test_what_is_predicted_of_less_memory_is_what_it_hits() -> None:
-    _, whole = hits_with(None, 1)
+    _, whole = hits_with(1 << 30, 1)
     state_bytes = sum(bucket.bytes for bucket in whole.buckets)
     for part in (0.35, 0.6):
         observed, _ = hits_with(MB + int(part * state_bytes), 40)

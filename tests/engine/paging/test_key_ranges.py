@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.paging.key_ranges import RING, WHOLE, Span, owned_spans, span_of_groups
+from penstock.engine.paging.key_ranges import RING, WHOLE, Span, cut_by_groups, owned_spans, span_of_groups
 from penstock.model.key_groups import assign, key_groups_at, reassign
 
 groups = st.integers(1, 300) | st.sampled_from([128, 1000, 32_768, 65_535])
@@ -46,6 +46,26 @@ def test_owned_spans_are_disjoint_and_cover_all(count: int, data: st.DataObject)
     for owner, mine in spans.items():
         held = np.any([span.holds(positions) for span in mine], axis=0)
         assert (held == (table[key_groups_at(positions, count)] == owner)).all()
+
+
+@given(groups, st.integers(0, RING - 1), st.integers(2, RING), st.integers(2, 70))
+def test_a_cut_is_between_key_groups_where_a_span_has_several(count: int, low: int, size: int, pieces: int) -> None:
+    span = Span(min(low, RING - 2), min(low + size, RING))
+    cut = cut_by_groups(span, pieces, count)
+    assert 2 <= len(cut) <= pieces
+    assert cut[0].low == span.low and cut[-1].high == span.high
+    assert all(one.high == other.low for one, other in pairwise(cut))
+    for piece in cut[1:]:
+        group = piece.low * count >> 32
+        whole = span_of_groups(group, group + 1, count)
+        assert piece.low == whole.low or whole.low <= span.low or whole.high >= span.high
+
+
+@pytest.mark.parametrize("pieces", [2, 4, 16])
+def test_pieces_of_whole_key_groups_are_whole_key_groups(pieces: int) -> None:
+    span = span_of_groups(32, 96, 128)
+    wanted = [span_of_groups(first, first + 64 // pieces, 128) for first in range(32, 96, 64 // pieces)]
+    assert cut_by_groups(span, pieces, 128) == wanted
 
 
 @given(st.integers(0, RING - 1), st.integers(1, RING), st.integers(1, 70))
