@@ -31,7 +31,10 @@ Phases = Sequence[tuple[float, float]]
 UP_AND_DOWN: Phases = ((12.0, LOW), (78.0, HIGH), (110.0, LOW))
 
 LITTLE: Phases = (*UP_AND_DOWN[:2], (110.0, 100.0))
-"""Justin frees instances where they are busy for less than a fifth of the time, and wants them busy for half of it."""
+"""Justin frees instances where they are busy for less than a fifth of the time."""
+
+LEFT = {"ds2": 1, "justin": 2}
+"""How many instances are right for a policy once the load is low: Justin wants them to be busy for half the time."""
 
 
 def rows_until(phases: Phases, seconds: float) -> int:
@@ -167,9 +170,10 @@ def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -
     until(lambda: 0 <= lag(handle) < HIGH, handle)
     grown = handle.metrics().scaling
     assert grown is not None and 1 <= grown.changes <= 3
-    goes_down = policy != "flink-er"
+    goes_down = policy in LEFT
     if goes_down:
-        until(lambda: instances_by_name(steered.graph)["waited"] == 1, handle)
+        wide = instances_by_name(steered.graph)["waited"]
+        until(lambda: instances_by_name(steered.graph)["waited"] < min(wide, LEFT[policy] + 1), handle)
         until(lambda: 0 <= lag(handle) < HIGH, handle)
     handle.wait(LONG_S)
     check(tmp_path, phases)
