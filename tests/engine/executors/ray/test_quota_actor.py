@@ -47,12 +47,13 @@ def test_jobs_of_a_cluster_share_what_there_is(on_ray: RayCluster) -> None:
 
 
 def test_an_actor_that_was_killed_learns_what_jobs_have_and_then_grants(on_ray: RayCluster) -> None:
-    # Both heads must be heard while it learns, on a busy machine, too.
-    one, two = QuotaKeeperOnRay("team", 8.0), QuotaKeeperOnRay("team", 8.0)
+    # Both heads must be heard while it learns, on a busy machine, too. An actor of another test would learn as long as
+    # that one says.
+    one, two = QuotaKeeperOnRay("killed", 8.0), QuotaKeeperOnRay("killed", 8.0)
     a, b = Lease("a", 3.0, 0.0), Lease("b", 1.0, 0.0)
     seen(one, a, lambda view: bool(seen(two, b, lambda own: True)))
     until(lambda: two.take(Ask("b", 1.5, 0.0, 4.5)).result(30).cores == 1.5)
-    ray.kill(ray.get_actor("team", namespace=SPACE), no_restart=False)
+    ray.kill(ray.get_actor("killed", namespace=SPACE), no_restart=False)
     granted = set[float]()
 
     def renewed() -> float:
