@@ -192,7 +192,9 @@ def test_after_a_failure_output_and_log_agree_and_the_rates_are_those_set_last(
     assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 1
     log = job.log()
     job.check_kept(metrics, log)
-    assert {item.keep for item in log} == {0.5, 0.25}
+    # A rate may reach a task manager behind its first rows, and these may be all that was read before it was killed.
+    kept = {item.keep for item in log}
+    assert kept == {0.5, 0.25} or (executor == "processes" and kept == {0.25})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import Barrier, Batch
-from penstock.engine.dataflow.chain import Awaited, ChainNode, push
+from penstock.engine.dataflow.chain import BREATH, Awaited, ChainNode, push
 from tests.engine.paging.counting import LITTLE, counts, everything, on_pages, paged, pages_cut, rows, spread
 from tests.engine.paging.kinds import batch_of
 
@@ -32,9 +32,11 @@ def test_a_sweep_lets_the_loop_go_on_and_nothing_comes_in_between() -> None:
     turns = 0
     assert not list(operator.on_watermark(7))
     for room in push(node, 0, Batch(batch_of(rows(400)))):
-        assert isinstance(room, Awaited) and room.has_room()
-        assert operator.unanswered() and operator.output_watermark(7) < 7
-        turns += 1
+        assert room.has_room()
+        if room is not BREATH:
+            assert isinstance(room, Awaited)
+            assert operator.unanswered() and operator.output_watermark(7) < 7
+            turns += 1
     assert turns > 3
     for room in push(node, 0, Barrier(2)):
         assert room.has_room()
