@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.benchmarks.papers.made_up_job import MadeUpJob, heard, plan
+from penstock.benchmarks.papers.made_up_job import MadeUpJob, plan, tick
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
-from penstock.engine.executors.managers import messages as ms
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control
 
@@ -55,13 +54,7 @@ def measure(instances: int, cycles: int = CYCLES) -> ControlCost:
         for second in range(control.period_s):
             said = job.readings(order)
             began, began_own = time.perf_counter_ns(), time.process_time_ns()
-            heard(head, said, job.now_ns)
-            decided = head.tick(job.places(), job.now_ns)
-            if decided is not None:
-                # As the head does: made once, and encoded on the way to each.
-                order, said_to_all = decided, ms.SetKeep.of(decided.rates, decided)
-                for _ in said:
-                    ms.encode(said_to_all)
+            order = tick(head, job, said) or order
             took = time.process_time_ns() - began_own
             own += took
             if second == control.period_s - 1 and cycle >= WARM:

@@ -39,12 +39,19 @@ KEPT_PER_S = 1_000.0
 _STATE_BYTES = float(48 << 20)
 
 
-def heard(head: JobControl, said: Mapping[str, bytes], now_ns: int) -> None:
-    """Let a head take in what all task managers say."""
+def tick(head: JobControl, job: "MadeUpJob", said: Mapping[str, bytes]) -> KeepOrder | None:
+    """Let a head take in what all task managers say, and decide; return what it orders, encoded on the way to each."""
     for name, data in said.items():
         message = ms.decode_for_head(data)
         assert isinstance(message, ms.Readings)
-        head.hear(name, message.machine, part_of(message), now_ns, keep_of(message))
+        head.hear(name, message.machine, part_of(message), job.now_ns, keep_of(message))
+    decided = head.tick(job.places(), job.now_ns)
+    if decided is not None:
+        # As the head does: made once, and encoded for each.
+        said_to_all = ms.SetKeep.of(decided.rates, decided)
+        for _ in said:
+            ms.encode(said_to_all)
+    return decided
 
 
 def plan(instances: int) -> ExecutionGraph:

@@ -16,12 +16,11 @@ from typing import cast
 
 import numpy as np
 
-from penstock.benchmarks.papers.made_up_job import ON_MANAGER, MadeUpJob, heard, plan
+from penstock.benchmarks.papers.made_up_job import ON_MANAGER, MadeUpJob, plan, tick
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.scale_control import ScaleSettings
-from penstock.engine.executors.managers import messages as ms
 from penstock.model.config import LoopOptions
 from penstock.model.control import SHED, Control, Shed
 
@@ -75,17 +74,13 @@ def measure(policy: str, instances: int = INSTANCES, decisions: int = DECISIONS)
     for _ in range(MOST_S):
         said = job.readings(order)
         began, began_own = time.perf_counter_ns(), time.process_time_ns()
-        heard(head, said, job.now_ns)
-        decided = head.tick(job.places(), job.now_ns)
-        if decided is not None:
-            order, said_to_all = decided, ms.SetKeep.of(decided.rates, decided)
-            for _ in said:
-                ms.encode(said_to_all)
+        decided = tick(head, job, said)
         own_ms, wall_ms = (time.process_time_ns() - began_own) / 1e6, (time.perf_counter_ns() - began) / 1e6
         status = head.scaling_status()
         has_decided = decided is not None or status is not before
         before = status
         if decided is not None:
+            order = decided
             reason = f"{len(decided.rates.sources)} sources are shed"
         elif status is not None:
             reason = status.reason

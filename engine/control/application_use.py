@@ -17,6 +17,7 @@ from penstock.scheduler.shared_quota import OtherHolding
 from penstock.scheduler.true_rates import or_nan
 
 _NEARLY = 0.8
+"""The part of a budget from which on it counts as used up where state was looked for beyond it."""
 
 NO_STATE_BYTES = 1.0
 """The memory of a job without state, of which nothing is used: no figure that is missing."""

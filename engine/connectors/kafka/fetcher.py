@@ -41,6 +41,7 @@ NOTE_NS = 500_000_000
 
 _FIRST_GUESS_BYTES = 1 << 16
 _FEW = 4
+"""A fetch that brings less than one in so many of what may come has caught up with the log."""
 
 _TRIED_AGAIN = clients.UNREACHABLE | clients.UNKNOWN_TOPIC | clients.PASSING - {KafkaError.INVALID_MSG}
 """A batch that is damaged may stay so, which nobody would be told if it were read again for ever."""
