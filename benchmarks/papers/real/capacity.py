@@ -61,7 +61,8 @@ def of_waiting_rows(case: RealCase, kafka: str, folder: Path, cores: CoreShares)
         before = {}
         with started("subject", replace(orders, is_bounded=True).text(), notes) as subject:
             wait(subject)
-    return _between(case, before, lines(notes)[-1])
+    begun, *_, last = lines(notes)
+    return _between(_source_rates(case, loads, begun), before, last)
 
 
 def at_pace(case: RealCase, kafka: str, folder: Path, cores: CoreShares, purpose: str, guess: float) -> Capacity:
@@ -97,13 +98,14 @@ def _at_rate(
         end(subject)
     begin_ns = lines(injected)[0]["begin_ns"]
     full_ns, end_ns = (begin_ns + int(at_s * 1e9) for at_s in (_FULL_AFTER_S, phase.seconds))
-    samples = [each for each in lines(notes)[1:] if each["read"] and full_ns <= each["at_ns"] <= end_ns]
+    begun, *said = lines(notes)
+    samples = [each for each in said if each["read"] and full_ns <= each["at_ns"] <= end_ns]
     if len(samples) < 2:
         raise FatalError(f"the job of {case.name} was not heard of for {counted_s:g} s while its capacity was measured")
     first, last = samples[0], samples[-1]
     # A source that has not said yet how much waits says none.
     is_full = any(last["waiting"].values()) or last["between"] > 0
-    return _between(case, first, last) if is_full else None
+    return _between(_source_rates(case, loads, begun), first, last) if is_full else None
 
 
 def _peak(case: RealCase) -> float:
@@ -114,15 +116,41 @@ def _uncontrolled(case: RealCase) -> RealCase:
     return replace(case, control={}, options={**case.options, "contracts": {}}, restarts=False, is_watched=False)
 
 
-def _between(case: RealCase, before: Mapping[str, Any], after: Mapping[str, Any]) -> Capacity:
-    """Return the rows read from one sample to another over the time that the loop worked: all while rows wait."""
+def _source_rates(case: RealCase, loads: Sequence[TopicLoad], begun: Mapping[str, Any]) -> dict[str, float]:
+    """Return how many times the rate each source of a job reads, by what the job said when it began."""
+    rates = {load.topic: case.rate_of(topic) for topic, load in zip(case.topics, loads, strict=True)}
+    return {source: sum(rates[topic] for topic in topics) for source, topics in begun["sources"].items()}
+
+
+def _between(rates: Mapping[str, float], before: Mapping[str, Any], after: Mapping[str, Any]) -> Capacity:
+    """Return what a job takes by two samples of it between which rows wait; ``rates``: those of its sources."""
     counted = {
         name: {key: count - before.get(name, {}).get(key, 0) for key, count in after[name].items()}
         for name in ("read", "taken", "busy_ns")
     }
-    worked_s = sum(counted["busy_ns"].values()) / 1e9
-    topics = sum(map(case.rate_of, case.topics))
-    return Capacity(sum(counted["read"].values()) / topics / worked_s, counted)
+    return Capacity(1e9 / unit_ns(rates, counted["read"], counted["busy_ns"]), counted)
+
+
+def unit_ns(rates: Mapping[str, float], read: Mapping[str, int], busy_ns: Mapping[str, float]) -> float:
+    """Return how long a job works at a row of each source, or at as many as its rate says.
+
+    A job that is full does not read its sources at their rates, so rows of each count at their own price. Tasks of no
+    source have a price for the rows of all.
+
+    Raises:
+        FatalError: nothing of a source was read.
+    """
+    unread = [source for source in rates if not read.get(source)]
+    if unread:
+        raise FatalError(f"nothing of {', '.join(unread)} was read while the capacity was measured")
+    alone, shared = 0.0, 0.0
+    for task, busy in busy_ns.items():
+        own = [source for source in rates if source in task.split(" -> ")]
+        if own:
+            alone += busy * sum(rates[source] for source in own) / sum(read[source] for source in own)
+        else:
+            shared += busy
+    return alone + shared * sum(rates.values()) / sum(read.values())
 
 
 def _after_first(

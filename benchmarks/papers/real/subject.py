@@ -1,8 +1,8 @@
 """The process of the job that is measured: runs it, and notes what it says of itself, with the time and its CPU.
 
 ``python -m penstock.benchmarks.papers.real.subject NOTES``, its orders as a line of JSON on stdin; the job is stopped
-when that is closed. The first line of NOTES says when the job was started, by the monotonic clock; a line follows for
-each sample.
+when that is closed. The first line of NOTES says when the job was started, by the monotonic clock, where its queries
+are counted, and which topics its sources read; a line follows for each sample.
 """
 
 import json
@@ -19,8 +19,10 @@ from typing import Any, Literal
 import psutil
 
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
+from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.control import Control
+from penstock.model.job_graph import SourceSpec
 
 SAMPLE_S = 0.25
 JOB = "subject"
@@ -70,7 +72,8 @@ def run(orders: SubjectOrders, notes: Path, stopped: threading.Event) -> None:
         counted = {query: asdict(where) for query, where in made.queries.items()}
         begun_ns = time.monotonic_ns()
         handle = made.job.start(JOB, **options)
-        lines.write(json.dumps({"begun_ns": begun_ns, "queries": counted}) + "\n")
+        begun = {"begun_ns": begun_ns, "queries": counted, "sources": _topics(made)}
+        lines.write(json.dumps(begun) + "\n")
         while handle.running and not stopped.wait(SAMPLE_S):
             metrics = handle.metrics()
             lines.write(json.dumps(_sample(metrics, own)) + "\n")
@@ -80,6 +83,16 @@ def run(orders: SubjectOrders, notes: Path, stopped: threading.Event) -> None:
                 handle = _made(orders).job.start(JOB, **options)
         metrics = handle.wait() if orders.is_bounded else handle.stop(drain=True)
         lines.write(json.dumps({**_sample(metrics, own), "is_last": True}) + "\n")
+
+
+def _topics(made: Application) -> dict[str, Sequence[str]]:
+    """Return the topics of each source of a job."""
+    specs = {node.name: node.spec for node in made.job.graph.operators.values()}
+    return {
+        name: spec.source.topics
+        for name, spec in specs.items()
+        if isinstance(spec, SourceSpec) and isinstance(spec.source, KafkaSource)
+    }
 
 
 def _made(orders: SubjectOrders) -> Application:

@@ -28,11 +28,13 @@ from penstock.benchmarks.papers.economics.real_figures import (
     rate_errors,
     slope_ratio,
 )
+from penstock.benchmarks.papers.real.capacity import unit_ns
 from penstock.benchmarks.papers.real.injector import Orders
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase, TopicLoad, phase_bounds, rows_due, uneven_shares
 from penstock.benchmarks.papers.real.seen import SeenRun
 from penstock.dsl.job import Job
+from penstock.model.errors import FatalError
 from tests.command_line import penstock
 
 PHASES = (Phase(60.0, 10.0), Phase(140.0, 20.0))
@@ -47,6 +49,27 @@ def test_what_is_due_grows_at_the_rate_of_each_phase(given_phases: list[tuple[fl
         for phase, (begin, end) in zip(phases, phase_bounds(phases), strict=True)
     )
     assert rows_due(phases, at_s) == pytest.approx(inside, abs=1e-3)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.tuples(st.floats(0.1, 10), st.integers(1, 10_000), st.floats(1e3, 1e6)), min_size=1, max_size=20),
+    st.floats(0, 1e6),
+)
+def test_a_capacity_is_of_rows_as_they_are_offered_whatever_was_read(
+    sources: list[tuple[float, int, float]], shared_ns: float
+) -> None:
+    rates = {f"q{number}": rate for number, (rate, _, _) in enumerate(sources)}
+    read = {f"q{number}": rows for number, (_, rows, _) in enumerate(sources)}
+    busy_ns = {f"q{number} -> work": rows * cost_ns for number, (_, rows, cost_ns) in enumerate(sources)}
+    rows = sum(read.values())
+    took_ns = unit_ns(rates, read, busy_ns | {"behind an exchange": shared_ns * rows})
+    assert took_ns == pytest.approx(sum(rate * (cost_ns + shared_ns) for rate, _, cost_ns in sources))
+
+
+def test_a_source_of_which_nothing_was_read_has_no_price() -> None:
+    with pytest.raises(FatalError, match="nothing of q2 was read"):
+        unit_ns({"q1": 1.0, "q2": 1.0}, {"q1": 5, "q2": 0}, {"q1": 10.0, "q2": 0.0})
 
 
 def test_partitions_differ_by_the_skew_and_get_all() -> None:
