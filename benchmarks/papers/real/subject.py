@@ -85,11 +85,11 @@ def run(orders: SubjectOrders, notes: Path, stopped: threading.Event) -> None:
         lines.write(json.dumps({**_sample(metrics, own), "is_last": True}) + "\n")
 
 
-def _topics(made: Application) -> dict[str, Sequence[str]]:
+def _topics(made: Application) -> dict[str, tuple[str, ...]]:
     """Return the topics of each source of a job."""
     specs = {node.name: node.spec for node in made.job.graph.operators.values()}
     return {
-        name: spec.source.topics
+        name: spec.source.topics.names
         for name, spec in specs.items()
         if isinstance(spec, SourceSpec) and isinstance(spec.source, KafkaSource)
     }
