@@ -20,6 +20,7 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.dsl.job import Job
+from penstock.engine.core.contract import Notes
 from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
@@ -89,9 +90,9 @@ def watching(samples: Samples) -> Iterator[None]:
         began_ns = thawed_ns = fed_ns = time.monotonic_ns()
         return freeze(stores, *given)
 
-    def encoded(frozen: FrozenBuckets[Any], bucket: Bucket) -> None:
+    def encoded(frozen: FrozenBuckets[Any], bucket: Bucket, notes: Notes) -> None:
         nonlocal thawed_ns
-        encode(frozen, bucket)
+        encode(frozen, bucket, notes)
         thawed_ns = time.monotonic_ns()
 
     def fed(backlog: Backlog, *given: Any) -> Any:

@@ -38,7 +38,7 @@ class Keeping(Protocol[E]):
         """How many buckets are kept together at most."""
 
     def encode(self, bucket: Bucket, notes: Notes) -> E:
-        """Encode a bucket that is as it was at the barrier; called by either thread, by one at a time."""
+        """Encode a bucket that is as it was at the barrier; by either thread, and by both at once of two buckets."""
 
     def put(self, encoded: Sequence[tuple[Bucket, E]]) -> None:
         """Keep what was encoded of some buckets; called by the checkpoint's thread, again after an error."""
@@ -64,11 +64,15 @@ class FrozenBuckets(Generic[E]):
         self._keeping = keeping
         self._fits = fits
         self._changed = changed
-        # Held while a bucket is encoded, and never while one is put.
-        self._lock = threading.Lock()
+        # Held for a moment only. The thread holds ``_busy`` as well while it encodes, so that `release` waits for that.
+        self._lock = threading.Condition()
+        self._busy = threading.Lock()
         self._frozen: dict[int, tuple[Bucket, Notes]] = {id(bucket): (bucket, bucket.notes()) for bucket in buckets}
+        # Those of them that are just being encoded, with their bytes.
+        self._claimed: dict[int, int] = {}
         self._encoded: deque[tuple[Bucket, E]] = deque()
         self._unstored = set(self._frozen)
+        self._released = False
         self.in_pages = keeping.in_pages
         self.image_bytes = 0
         """Bytes of what is encoded and not kept yet."""
@@ -87,26 +91,22 @@ class FrozenBuckets(Generic[E]):
 
     def may_thaw(self, bucket: Bucket, free_bytes: float) -> bool:
         """Return whether `thaw` would succeed with so much room; if not, ``changed`` is called once it may."""
-        return id(bucket) not in self._frozen or (bucket.bytes <= free_bytes and not self._lock.locked())
+        return id(bucket) not in self._frozen or (bucket.bytes <= free_bytes and id(bucket) not in self._claimed)
 
     def thaw(self, bucket: Bucket) -> bool:
         """Encode a bucket if it is frozen; return whether it may be used. Called by the worker loop; never waits.
 
-        There may be no room for what is encoded of it, or the other thread is encoding.
+        There may be no room for what is encoded of it, or the other thread is encoding it.
         """
-        if id(bucket) not in self._frozen:
-            return True
-        if not self._lock.acquire(blocking=False):
+        with self._lock:
+            # The other thread may just have encoded it.
+            if id(bucket) not in self._frozen:
+                return True
+            notes = self._claim(bucket)
+        if notes is None:
             return False
-        try:
-            # The other thread may have encoded it before the lock was free.
-            if id(bucket) in self._frozen:
-                if not self._fits(self.image_bytes + bucket.bytes):
-                    return False
-                self._encode(bucket)
-            return True
-        finally:
-            self._lock.release()
+        self._encode(bucket, notes)
+        return True
 
     def write(self) -> None:
         """Encode and put everything; called by the checkpoint's thread, again after an error.
@@ -122,33 +122,59 @@ class FrozenBuckets(Generic[E]):
 
     def release(self) -> None:
         """Let all buckets be used; what was encoded and not put is forgotten. Again: does nothing."""
-        with self._lock:
+        with self._busy, self._lock:
+            self._released = True
             for bucket, encoded in self._encoded:
                 self._keeping.forget(bucket, encoded)
             self._encoded.clear()
             self._frozen.clear()
             self._unstored.clear()
             self.image_bytes = 0
+            self._lock.notify_all()
 
     def _encode_another(self) -> Sequence[tuple[Bucket, E]]:
         """Encode the next bucket if there is room for it; if not, or there is none, return what is to be put."""
-        with self._keeping.encoding(), self._lock:
-            following = next(iter(self._frozen.values()), None)
-            if following is not None and (not self._encoded or self._fits(self.image_bytes + following[0].bytes)):
-                self._encode(following[0])
+        with self._keeping.encoding(), self._busy:
+            with self._lock:
+                left = (bucket for bucket, _ in self._frozen.values() if id(bucket) not in self._claimed)
+                following = next(left, None)
+                notes = None if following is None else self._claim(following, at_least=not self._encoded)
+            if following is not None and notes is not None:
+                self._encode(following, notes)
                 return ()
         return self._next_encoded()
 
     def _next_encoded(self) -> Sequence[tuple[Bucket, E]]:
         with self._lock:
+            # What the loop encodes is put when it has.
+            self._lock.wait_for(lambda: self._encoded or not self._claimed)
             return list(itertools.islice(self._encoded, self._keeping.at_once))
 
-    def _encode(self, bucket: Bucket) -> None:
-        _, notes = self._frozen[id(bucket)]
-        encoded = self._keeping.encode(bucket, notes)
-        self._encoded.append((bucket, encoded))
-        self.image_bytes += encoded.bytes
-        del self._frozen[id(bucket)]
+    def _claim(self, bucket: Bucket, *, at_least: bool = False) -> Notes | None:
+        """Let the caller encode a bucket that is frozen, with these notes; None: somebody does, or there is no room.
+
+        ``at_least``: it needs no room, as nothing else is encoded.
+        """
+        together = self.image_bytes + sum(self._claimed.values()) + bucket.bytes
+        if id(bucket) in self._claimed or not (at_least or self._fits(together)):
+            return None
+        self._claimed[id(bucket)] = bucket.bytes
+        return self._frozen[id(bucket)][1]
+
+    def _encode(self, bucket: Bucket, notes: Notes) -> None:
+        encoded: E | None = None
+        try:
+            encoded = self._keeping.encode(bucket, notes)
+        finally:
+            with self._lock:
+                del self._claimed[id(bucket)]
+                if encoded is not None and self._released:
+                    self._keeping.forget(bucket, encoded)
+                elif encoded is not None:
+                    self._encoded.append((bucket, encoded))
+                    self.image_bytes += encoded.bytes
+                    del self._frozen[id(bucket)]
+                self._lock.notify_all()
 
     def _note_stored(self, stored: Sequence[tuple[Bucket, E]]) -> None:
         with self._lock:
