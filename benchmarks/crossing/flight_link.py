@@ -15,6 +15,7 @@ import pyarrow.flight as flight
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.elements import Batch, Element
+from penstock.engine.transport.batch_body import Body
 from penstock.engine.transport.frames import Frame, FrameReader, Kind, element_of, frame_of, pack
 from penstock.engine.transport.link import Arrival, Arrived, Granted
 from penstock.engine.transport.picked_rows import Picks, put_together
@@ -57,9 +58,13 @@ class FlightLink:
         frame = Frame(Kind.ROWS, channel, rows, size=size, value=ingest_us, keep=element.keep)
         self._writer.write_with_metadata(put_together([(element.rows, picks)]), pack(frame))
 
-    def send_state(self, content: pa.Buffer) -> None:
+    def send_state(self, body: Body, size: int) -> None:
         """Refuse: nothing moves here."""
         raise BugError("a link by Flight is for a comparison, in which nothing moves")
+
+    def carries_state(self) -> bool:
+        """Return False: nothing moves here."""
+        return False
 
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-import pyarrow as pa
-
 from penstock.engine.core.elements import Element
+from penstock.engine.transport.batch_body import Body
 from penstock.engine.transport.link import Arrival, Link
 from penstock.engine.transport.picked_rows import Picks
 from penstock.model.errors import WorkerLostError
@@ -40,10 +39,15 @@ class ThreadedLink:
         with self._lock:
             self._link.send(channel, element, picks, rows, size)
 
-    def send_state(self, content: pa.Buffer) -> None:
+    def send_state(self, body: Body, size: int) -> None:
         """Send state, with the thread held off."""
         with self._lock:
-            self._link.send_state(content)
+            self._link.send_state(body, size)
+
+    def carries_state(self) -> bool:
+        """Return whether the link does."""
+        with self._lock:
+            return self._link.carries_state()
 
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""

@@ -220,8 +220,18 @@ class PagedOperator(Operator):
                 yield from bucket.operator.on_barrier(epoch)
 
     def takes_reroute(self, reroute: Reroute) -> bool:
-        """Return whether it does not concern this instance, or everything is worked off, as for a barrier."""
-        return not reroute.concerns(self.context.instance) or self.takes_barrier()
+        """Return whether it does not concern this instance, or all rows before it are worked off.
+
+        What buckets keep for a quiet moment stays there, but for those that are given or cut; and the checkpoint before
+        is written or given up.
+        """
+        stores = self._stores
+        if not reroute.concerns(self.context.instance):
+            return True
+        if stores.awaited:
+            return False
+        self._hurried = stores.frozen() or bool(self._backlog)
+        return not self._hurried and not stores.writing_out()
 
     def on_reroute(self, reroute: Reroute) -> Iterable[Emission]:
         """Take what moves away out of the buckets, until `take_given`, and await what comes, until `install`."""

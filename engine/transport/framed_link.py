@@ -33,6 +33,8 @@ class FramedLink(ABC):
         self._outbox: deque[tuple[Frame, Body | None]] = deque()
         self._outgoing_codecs: dict[int, BatchCodec] = {}
         self._incoming_codecs: dict[int, BatchCodec] = {}
+        # Bodies in the outbox that are state of a move.
+        self._states: set[int] = set()
         self._under_way: tuple[Frame, Bytes] | None = None
         self._filled = 0
         # Credit that was not handed to the socket is no loss to a side that has ended; elements are.
@@ -54,10 +56,10 @@ class FramedLink(ABC):
             self._outbox.append((frame_of(channel, element), None))
         self._fill()
 
-    def send_state(self, content: pa.Buffer) -> None:
+    def send_state(self, body: Body, size: int) -> None:
         """Send a part of what a move hands over, behind all that was sent."""
-        body = plain_body(content)
-        self._outbox.append((Frame(Kind.STATE, body=body.size, size=content.size), body))
+        self._outbox.append((Frame(Kind.STATE, body=body.size, size=size), body))
+        self._states.add(id(body))
         self._fill()
 
     def grant(self, channel: int, size: int) -> None:
@@ -85,6 +87,13 @@ class FramedLink(ABC):
     def is_blocked(self) -> bool:
         """Return whether frames wait for the socket to become writable."""
         return self._lost is None and self._has_frames()
+
+    def carries_state(self) -> bool:
+        """Return whether state of a move waits for room, or has come in part."""
+        if self._lost is not None or self._gone:
+            return False
+        coming = self._under_way
+        return bool(self._states) or (coming is not None and coming[0].kind is Kind.STATE)
 
     def receive(self) -> Sequence[Arrival]:
         """Return what has come."""
@@ -178,6 +187,7 @@ class FramedLink(ABC):
             if body is None or not body.size:
                 self._hand_over(frame, None)
             self._outbox.popleft()
+            self._states.discard(id(body))
             self._holds_elements = True
 
     def _accept(self, frame: Frame, arrivals: list[Arrival]) -> None:

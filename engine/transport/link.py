@@ -7,6 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.engine.core.elements import Element
+from penstock.engine.transport.batch_body import Body
 from penstock.engine.transport.picked_rows import Picks
 
 
@@ -51,8 +52,11 @@ class Link(Protocol):
     def send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         """Send an element; see `Deliver`. The batch must not change any more."""
 
-    def send_state(self, content: pa.Buffer) -> None:
-        """Send a part of what a move hands over. No credit bounds it: one move at a time does."""
+    def send_state(self, body: Body, size: int) -> None:
+        """Send a part of what a move hands over, the first ``size`` bytes of a body, which must not change any more.
+
+        No credit bounds it: one move at a time does.
+        """
 
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""
@@ -68,6 +72,9 @@ class Link(Protocol):
 
     def is_blocked(self) -> bool:
         """Return whether what could not leave waits for the descriptor to become writable."""
+
+    def carries_state(self) -> bool:
+        """Return whether what a move hands over waits for room, or a part of it has not come whole."""
 
     def receive(self) -> Sequence[Arrival]:
         """Return what has come, in order.

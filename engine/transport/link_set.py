@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from penstock.engine.core.contract import SLICE_NS, Clock
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.errors import WorkerLostError
 
@@ -17,6 +18,12 @@ Region = TypeVar("Region", bound=Hashable)
 
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP
 _GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+CARRY_NS = 2 * SLICE_NS
+"""For how long a loop brings on what a move hands over before it steps an instance again."""
+
+STEP_S = SLICE_NS / 1e9
+"""For how long it waits for the other side: about as long as a step there takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,17 @@ class LinkSet(Generic[Region]):
                 self._watch(entry, _NEWS)
         return lost
 
+    def carry_state(self, clock: Clock) -> Sequence[LostLink[Region]]:
+        """Turn on while what a move hands over is on its way: a ring would be filled, and emptied, once a step.
+
+        For a moment, and as long as the other side does so, too. Returns as `turn` does.
+        """
+        lost: list[LostLink[Region]] = []
+        until_ns = clock.monotonic_ns() + CARRY_NS
+        while self._carries_state() and clock.monotonic_ns() < until_ns and self._poll.poll(STEP_S):
+            lost += self.turn()
+        return lost
+
     def counts(self) -> tuple[int, int]:
         """Return the elements that were put into the links on this side, and that came out of them."""
         channels = [entry.channels for entry in self._entries.values()]
@@ -114,6 +132,9 @@ class LinkSet(Generic[Region]):
             entry.is_lost = True
             lost.append(LostLink(entry.region, entry.peer, str(error)))
             return True
+
+    def _carries_state(self) -> bool:
+        return any(entry.channels.link.carries_state() for entry in self._entries.values())
 
     def _close(self, entries: Sequence[_Entry[Region]]) -> None:
         for entry in entries:

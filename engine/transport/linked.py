@@ -6,6 +6,7 @@ from functools import partial
 import pyarrow as pa
 
 from penstock.engine.core.elements import Element
+from penstock.engine.transport.batch_body import Body
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.engine.transport.link import Arrived, Link, StateArrived
 from penstock.engine.transport.picked_rows import Picks
@@ -65,10 +66,10 @@ class LinkedChannels:
         self.link.flush()
         return bool(arrivals)
 
-    def send_state(self, content: pa.Buffer) -> None:
-        """Send a part of what an instance gives to one on the other side."""
+    def send_state(self, body: Body, size: int) -> None:
+        """Send a part of what an instance gives to one on the other side; see `Link.send_state`."""
         self.sent += 1
-        self.link.send_state(content)
+        self.link.send_state(body, size)
 
     def _send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         self.sent += 1

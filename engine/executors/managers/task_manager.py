@@ -64,7 +64,7 @@ class TaskManager:
         self._progress = ProgressReports()
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
-        self._moves = ManagerMoves(self._tell)
+        self._moves = ManagerMoves(self._tell, self._background)
         self._growth = ManagerGrowth(self._deployed, self._moves, self._tell, shell.links.remove_peer)
         self._partitions = ManagerPartitions(self._deployed, self._tell)
         self._begun = 0
@@ -144,7 +144,8 @@ class TaskManager:
         outcome = self._step()
         self._partitions.look()
         self._is_idle = not isinstance(outcome, Ran) and not self.is_touched()
-        for lost in self._shell.links.turn():
+        links = self._shell.links
+        for lost in (*links.turn(), *links.carry_state(self._shell.clock)):
             part = self._deployed.get(lost.region)
             if part is not None:
                 part.fault = f"its link to {lost.peer} broke: {lost.reason}"

@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.engine.core.elements import Batch, Element
 from penstock.engine.executors.simulation.control_faults import ControlFaults
+from penstock.engine.transport.batch_body import Body
 from penstock.engine.transport.link import Arrival, Arrived, Granted, Link, StateArrived
 from penstock.engine.transport.picked_rows import Picks, put_together
 from penstock.model.errors import WorkerLostError
@@ -67,9 +69,11 @@ class MemoryLink(Link):
             element = element.with_rows(put_together([(element.rows, picks)]))
         self._unsent.append(Arrived(channel, element, rows, size))
 
-    def send_state(self, content: pa.Buffer) -> None:
+    def send_state(self, body: Body, size: int) -> None:
         """Keep it for the next `flush`."""
-        self._unsent.append(StateArrived(content))
+        content = np.empty(body.size, np.uint8)
+        body.write(content)
+        self._unsent.append(StateArrived(pa.py_buffer(content).slice(0, size)))
 
     def grant(self, channel: int, size: int) -> None:
         """Keep it for the next `flush`."""
@@ -86,6 +90,10 @@ class MemoryLink(Link):
 
     def is_blocked(self) -> bool:
         """Return False: there is always room."""
+        return False
+
+    def carries_state(self) -> bool:
+        """Return False: everything arrives whole."""
         return False
 
     def receive(self) -> Sequence[Arrival]:

@@ -3,7 +3,6 @@
 import dataclasses
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -15,7 +14,7 @@ from penstock.engine.executors.simulated import SeedResult, Simulation, record_p
 from penstock.engine.executors.simulation.faults import ALL, Faults
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from penstock.engine.paging.options import PagingOptions
-from penstock.engine.paging.part_files import encode_part
+from penstock.engine.transport.batch_body import Body
 from penstock.jobs_client.address import parse_address
 from penstock.jobs_client.client import JobClient
 from penstock.model.errors import UserError
@@ -62,12 +61,13 @@ def test_a_few_seeds_of_moves_between_task_managers_put_out_what_the_undisturbed
 def test_state_that_gets_lost_on_its_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a bug: tables come without their rows."""
 
-    def emptied(part: StoreDump) -> pa.Buffer:
-        return encode_part(
-            StoreDump({name: [rows.slice(0, 0) for rows in part.batches[name]] for name in part.batches})
-        )
+    tables = handover_parcel._tables
 
-    monkeypatch.setattr(handover_parcel, "encode_part", emptied)
+    def emptied(part: StoreDump, bodies: list[Body]) -> object:
+        empty = {name: [rows.slice(0, 0) for rows in part.batches[name]] for name in part.batches}
+        return tables(StoreDump(empty), bodies)
+
+    monkeypatch.setattr(handover_parcel, "_tables", emptied)
     simulation = managed("tumbled", tmp_path)
     problems = (simulation.run(seed).problem for seed in range(1, 41))
     assert any(problem is not None and "rows are missing" in problem for problem in problems)

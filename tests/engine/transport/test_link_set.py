@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.elements import Barrier, Batch
+from penstock.engine.transport.batch_body import plain_body
 from penstock.engine.transport.framed_link import FramedLink
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.linked import LinkedChannels
@@ -174,3 +176,41 @@ def test_removing_a_region_closes_its_links_alone(kind: str) -> None:
     for other in others.values():
         other.close()
     assert descriptors() == before
+
+
+@every_kind
+def test_state_of_a_move_goes_on_while_the_other_side_takes_it(links: Links) -> None:
+    state = pa.py_buffer(bytes(range(256)) * 2_600)
+    with ExitStack() as stack:
+        sides = Sides(stack, links, (1, "tm-1"))
+        here, there = sides.own[1, "tm-1"], sides.others[1, "tm-1"]
+        came: list[pa.Buffer] = []
+        there.on_state = came.append
+        clock = SystemClock()
+        assert not here.link.carries_state() and sides.links.carry_state(clock) == []
+        here.send_state(plain_body(state), state.size)
+        sides.links.turn()
+        assert here.link.carries_state()
+        while not came:
+            there.turn()
+            # What is there moves on; whoever waits for the other side does so for a moment only.
+            assert sides.links.carry_state(clock) == []
+            assert came or here.link.carries_state() or there.link.carries_state()
+        assert not here.link.carries_state() and not there.link.carries_state()
+        assert came[0].equals(state)
+        sides.links._poll.close()
+
+
+@every_kind
+def test_a_link_that_is_lost_carries_no_state(links: Links) -> None:
+    state = pa.py_buffer(bytes(700_000))
+    with ExitStack() as stack:
+        sides = Sides(stack, links, (1, "tm-1"))
+        here = sides.own[1, "tm-1"]
+        here.send_state(plain_body(state), state.size)
+        sides.loses((1, "tm-1"))
+        lost = []
+        while not lost:
+            lost += [*sides.links.turn(), *sides.links.carry_state(SystemClock())]
+        assert len(lost) == 1 and not here.link.carries_state()
+        sides.links._poll.close()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.core.elements import Barrier, Batch
+from penstock.engine.transport.batch_body import plain_body
 from penstock.engine.transport.halves import ReceivingHalf
 from penstock.engine.transport.linked import PORTIONS, LinkedChannels
 from penstock.model.errors import WorkerLostError
@@ -76,7 +77,7 @@ def test_state_comes_as_it_was_sent_between_elements_and_is_counted(sizes: list[
         there.on_state = came.append
         for content in contents:
             sender.put(Barrier(1))
-            here.send_state(content)
+            here.send_state(plain_body(content), content.size)
         while there.received < here.sent:
             here.turn()
             there.turn()
