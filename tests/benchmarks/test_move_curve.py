@@ -24,6 +24,7 @@ from penstock.benchmarks.cluster.ages import (
     steps_of,
 )
 from penstock.benchmarks.cluster.move_chart import Span, draw
+from penstock.benchmarks.cluster.move_figures import Curve, line
 from penstock.model.key_groups import assign
 
 
@@ -68,6 +69,21 @@ def test_the_picture_has_a_line_for_each_curve_and_a_name_for_each_span() -> Non
     assert tags.count("path") == 3
     told = {item.text for item in root.iter() if item.text}
     assert {"a move", "p50", "p99", "keys that stay", "rows a second"} <= told
+
+
+def test_rates_and_ages_are_by_those_of_the_time_before() -> None:
+    """Rows of other keys are late for a second of a move, and none comes for two at its end."""
+    seconds = np.arange(0, 60, 0.1)
+    counts = np.zeros((len(seconds), 2, STEPS), np.int64)
+    young, old = steps_of(np.array([10.0, 1000.0]))
+    counts[:, OTHERS, young] = counts[:, MOVED, young] = 100
+    late = (seconds >= 42) & (seconds < 43)
+    counts[late, OTHERS, young], counts[late, OTHERS, old] = 0, 100
+    counts[(seconds >= 44) & (seconds < 46)] = 0
+    figures = line(Curve(seconds, counts), Span("move", 40.0, 46.0), Span("before", 10.0, 40.0))
+    assert figures["took_s"] == 6.0
+    assert figures["others_rate"] == pytest.approx(0.8) and figures["least_before"] == pytest.approx(1.0)
+    assert figures["others_p99"] == pytest.approx(100.0)
 
 
 @pytest.mark.long("two minutes of task managers; the figures themselves are measured by hand")
