@@ -215,6 +215,10 @@ class Operator(ABC):
         """Return a watermark that was held back and is to be passed on now, behind what `on_timer` emitted."""
         return None
 
+    def batches_at_once(self) -> int:
+        """Return how many full batches, if they wait, it would rather take as one."""
+        return 1
+
     def has_room(self) -> bool:
         """Return whether `process` may be called. As long as not, the chain waits and calls `on_timer` when due."""
         return True

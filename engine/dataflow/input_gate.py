@@ -78,7 +78,7 @@ class InputGate:
         self._given_up: list[int] = []
         self._released: deque[tuple[int, Element]] = deque()
         self._said_idle = False
-        self._batch_rows = batch_rows
+        self._batch_rows = self._most_rows = batch_rows
         self._overtaken = False
         for index in range(len(inputs)):
             self._listen(index)
@@ -124,14 +124,21 @@ class InputGate:
         """Return whether `take` would find an element."""
         return self._overtaken or bool(self._released) or self._next_turn() is not None
 
+    def is_hurried(self) -> bool:
+        """Return whether there is input, and a signal waits in a channel or is awaited on others: not a watermark."""
+        return (self._waiting.signals > 0 or self._awaited is not None) and self.has_input()
+
     def is_thin(self) -> bool:
         """Return whether less than a full batch waits, and nothing that more rows must not be waited for."""
         if self._waiting.signals or self._released or self._blocked:
             return False
         return 4 * self._waiting.rows < 3 * self._batch_rows
 
-    def take(self) -> tuple[int, Element] | None:
-        """Take one element from the next channel that has one; None when it changed nothing for the operators."""
+    def take(self, batches: int = 1) -> tuple[int, Element] | None:
+        """Take one element from the next channel that has one; None when it changed nothing for the operators.
+
+        Rows that wait come as so many full batches in one.
+        """
         if self._overtaken:
             self._overtaken = False
             return self.inputs[0].port, Watermark(self._merge.time_us)
@@ -141,6 +148,7 @@ class InputGate:
         if index is None:
             return None
         self._turns.rotate(-1)
+        self._most_rows = batches * self._batch_rows
         return self._accept(index, *self._receivers[index].take_share())
 
     def take_given_up(self) -> list[int]:
@@ -220,8 +228,8 @@ class InputGate:
         for other in (index, *others):
             if self.inputs[other].port != port:
                 continue
-            while rows < self._batch_rows and self._has_next(other, first):
-                batch, share = self._take_batch(other, self._batch_rows - rows)
+            while rows < self._most_rows and self._has_next(other, first):
+                batch, share = self._take_batch(other, self._most_rows - rows)
                 parts.append((batch.rows, share))
                 ingest_ns, sic = min(ingest_ns, batch.ingest_ns), sum_of_sic(sic, batch.sic)
                 rows += batch.rows.num_rows if share is None else share.size
@@ -241,7 +249,7 @@ class InputGate:
         return False
 
     def _is_large(self, batch: Batch, picks: Picks | None) -> bool:
-        return picks is None and 2 * batch.rows.num_rows >= self._batch_rows
+        return picks is None and 2 * batch.rows.num_rows >= self._most_rows
 
     def _take_batch(self, index: int, most_rows: int) -> tuple[Batch, Picks | None]:
         while True:

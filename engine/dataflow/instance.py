@@ -68,7 +68,7 @@ class Instance:
         """Makes the loop look at the instance again; set by the loop that steps it."""
         self._barriers: list[Barrier] = []
         self._last_barrier = False
-        self._paused = False
+        self._paused = self._passed_over = False
         self._participation = participation
         self.delivered = 0 if participation is None else participation.last_epoch
         """The epoch of the last barrier that was passed, by this instance or before it began."""
@@ -210,12 +210,15 @@ class Instance:
 
     def _next(self, idle: bool) -> Iterator[Room]:
         now_ns = self._clock.monotonic_ns()
-        yield from fire_timers(self.root, now_ns, idle)
+        # Others wait for a barrier or a marker that rows are before: timers come with every other batch then.
+        self._passed_over = not (idle or self._passed_over or self.gate is None) and self.gate.is_hurried()
+        if not self._passed_over:
+            yield from fire_timers(self.root, now_ns, idle)
         if idle:
             return
         if self.gate is not None:
             while self.gate.has_input():
-                taken = self.gate.take()
+                taken = self.gate.take(self.root.operator.batches_at_once())
                 if taken is None:
                     if self.gate.awaits_reroute:
                         self._handovers.marked()

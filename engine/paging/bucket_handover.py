@@ -88,6 +88,9 @@ class BucketHandover:
         bucket.awaited, bucket.dirty = False, True
         stores.awaited -= 1
         stores.hold(bucket, StoreImage(given.parts), given.notes)
+        if stores.options.held_bytes is None:
+            # It was no larger than others where it comes from, and as many may follow it.
+            bucket.whole_bytes = 3 * bucket.bytes // 2
         # What is behind the others catches up; they do nothing for times that they have passed.
         bucket.watermark_us = min((swept_us(notes) for notes in given.notes), default=START_OF_TIME_US)
 

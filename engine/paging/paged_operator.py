@@ -27,6 +27,9 @@ from penstock.state.tables.image import dump_of
 PAGES_NS = 1_000_000
 """After how long it is looked again whether more can go for a lower budget."""
 
+MOST_AT_ONCE = 8
+"""No more batches that wait are taken as one."""
+
 INLINE_BYTES = 8 << 20
 """State up to this is copied at the barrier, which takes a few milliseconds; more is written by another thread."""
 
@@ -97,8 +100,10 @@ class PagedOperator(Operator):
             # The loop works it off in slices, as each bucket may have to be encoded first.
             return
         # Only a batch that is too large for all that may wait is worked off at once: there is room until it is full.
-        if stores.direct() or backlog.bytes >= 2 * stores.options.waiting_bytes:
+        if backlog.bytes >= 2 * stores.options.waiting_bytes:
             yield from backlog.sweep()
+        elif stores.direct():
+            yield from backlog.sweep(SLICE_NS)
         yield from self._moves.make_room(0)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
@@ -125,6 +130,11 @@ class PagedOperator(Operator):
         released, self._backlog.released_us = self._backlog.released_us, None
         self._asked_at_once = False
         return released
+
+    def batches_at_once(self) -> int:
+        """Return more the more buckets there are, as each batch goes through all of them; with a budget one."""
+        stores = self._stores
+        return 1 if stores.options.held_bytes is not None else min(MOST_AT_ONCE, 1 + len(stores.buckets) // 16)
 
     def has_room(self) -> bool:
         """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much."""

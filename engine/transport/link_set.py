@@ -19,11 +19,11 @@ Region = TypeVar("Region", bound=Hashable)
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP
 _GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
-CARRY_NS = 2 * SLICE_NS
+CARRY_NS = 4 * SLICE_NS
 """For how long a loop brings on what a move hands over before it steps an instance again."""
 
-STEP_S = SLICE_NS / 1e9
-"""For how long it waits for the other side: about as long as a step there takes."""
+STEP_S = 2 * SLICE_NS / 1e9
+"""For how long it waits for the other side: steps there take up to so long, as the last piece of a slice ends."""
 
 
 @dataclass(frozen=True, slots=True)
