@@ -96,12 +96,12 @@ class LinkSet(Generic[Region]):
                 self._watch(entry, _NEWS)
         return lost
 
-    def carry_state(self, clock: Clock) -> Sequence[LostLink[Region]]:
-        """Turn on while what a move hands over is on its way: a ring would be filled, and emptied, once a step.
+    def turn_on(self, clock: Clock) -> Sequence[LostLink[Region]]:
+        """Turn, and go on while what a move hands over is on its way: a ring would be filled, and emptied, once a step.
 
         For a moment, and as long as the other side does so, too. Returns as `turn` does.
         """
-        lost: list[LostLink[Region]] = []
+        lost = list(self.turn())
         until_ns = clock.monotonic_ns() + CARRY_NS
         while self._carries_state() and clock.monotonic_ns() < until_ns and self._poll.poll(STEP_S):
             lost += self.turn()

@@ -144,8 +144,7 @@ class TaskManager:
         outcome = self._step()
         self._partitions.look()
         self._is_idle = not isinstance(outcome, Ran) and not self.is_touched()
-        links = self._shell.links
-        for lost in (*links.turn(), *links.carry_state(self._shell.clock)):
+        for lost in self._shell.links.turn_on(self._shell.clock):
             part = self._deployed.get(lost.region)
             if part is not None:
                 part.fault = f"its link to {lost.peer} broke: {lost.reason}"

@@ -187,14 +187,14 @@ def test_state_of_a_move_goes_on_while_the_other_side_takes_it(links: Links) -> 
         came: list[pa.Buffer] = []
         there.on_state = came.append
         clock = SystemClock()
-        assert not here.link.carries_state() and sides.links.carry_state(clock) == []
+        assert not here.link.carries_state() and sides.links.turn_on(clock) == []
         here.send_state(plain_body(state), state.size)
         sides.links.turn()
         assert here.link.carries_state()
         while not came:
             there.turn()
             # What is there moves on; whoever waits for the other side does so for a moment only.
-            assert sides.links.carry_state(clock) == [] and sides.links.turn() == []
+            assert sides.links.turn_on(clock) == []
             assert came or here.link.carries_state() or there.link.carries_state()
         assert not here.link.carries_state() and not there.link.carries_state()
         assert came[0].equals(state)
@@ -211,6 +211,6 @@ def test_a_link_that_is_lost_carries_no_state(links: Links) -> None:
         sides.loses((1, "tm-1"))
         lost = []
         while not lost:
-            lost += [*sides.links.turn(), *sides.links.carry_state(SystemClock())]
+            lost += sides.links.turn_on(SystemClock())
         assert len(lost) == 1 and not here.link.carries_state()
         sides.links._poll.close()
