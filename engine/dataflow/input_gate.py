@@ -249,7 +249,7 @@ class InputGate:
         return False
 
     def _is_large(self, batch: Batch, picks: Picks | None) -> bool:
-        return picks is None and 2 * batch.rows.num_rows >= self._most_rows
+        return picks is None and 2 * batch.rows.num_rows >= self._batch_rows
 
     def _take_batch(self, index: int, most_rows: int) -> tuple[Batch, Picks | None]:
         while True:

@@ -100,10 +100,8 @@ class PagedOperator(Operator):
             # The loop works it off in slices, as each bucket may have to be encoded first.
             return
         # Only a batch that is too large for all that may wait is worked off at once: there is room until it is full.
-        if backlog.bytes >= 2 * stores.options.waiting_bytes:
+        if stores.direct() or backlog.bytes >= 2 * stores.options.waiting_bytes:
             yield from backlog.sweep()
-        elif stores.direct():
-            yield from backlog.sweep(SLICE_NS)
         yield from self._moves.make_room(0)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:

@@ -46,16 +46,6 @@ def test_large_batches_that_were_not_cut_are_not_copied() -> None:
     assert isinstance(batches[2], Batch) and batches[2].rows.num_rows == 4
 
 
-def test_who_would_rather_take_several_at_once_gets_large_ones_together() -> None:
-    gate = InputGate([GateInput(channel(elements=[rows(6)] * 5).receiver, 0)], batch_rows=10)
-    sizes = []
-    while gate.has_input():
-        taken = gate.take(2)
-        assert taken is not None and isinstance(taken[1], Batch)
-        sizes.append(taken[1].rows.num_rows)
-    assert sum(sizes) == 30 and max(sizes) == 20 and len(sizes) < 4
-
-
 def test_a_batch_knows_how_far_the_other_ports_are() -> None:
     left = [channel(), channel()]
     right = channel(elements=[Watermark(90)])

@@ -68,19 +68,3 @@ def test_the_more_buckets_there_are_the_more_batches_are_taken_as_one() -> None:
     assert operator.batches_at_once() == min(MOST_AT_ONCE, 1 + len(operator._stores.buckets) // 16) > 1
     assert paged(LITTLE).batches_at_once() == 1
     assert spread(bound := paged(LITTLE)).buckets and bound.batches_at_once() == 1
-
-
-def test_a_batch_for_many_buckets_is_worked_off_in_slices() -> None:
-    operator = paged(PagingOptions(None, 8_000, 4_000), clock := Ticking())
-    before = counts(operator) + everything(3)
-    spread(operator)
-    while operator.unanswered():
-        list(operator.on_timer(clock.monotonic_ns()))
-    assert counts(operator) == before
-    list(operator.process(0, Batch(batch_of(rows(400)))))
-    assert operator.unanswered() and not operator.has_room()
-    slices = 0
-    while operator.unanswered():
-        list(operator.on_timer(clock.monotonic_ns()))
-        slices += 1
-    assert slices > 1 and counts(operator) == before + everything(1)
