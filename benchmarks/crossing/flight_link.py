@@ -66,6 +66,10 @@ class FlightLink:
         """Return False: nothing moves here."""
         return False
 
+    def passed(self) -> int:
+        """Return 0: nobody asks a link that carries no state."""
+        return 0
+
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""
         self._writer.write_metadata(pack(Frame(Kind.CREDIT, channel, size=size)))

@@ -49,6 +49,10 @@ class ThreadedLink:
         with self._lock:
             return self._link.carries_state()
 
+    def passed(self) -> int:
+        """Return what the link does."""
+        return self._link.passed()
+
     def grant(self, channel: int, size: int) -> None:
         """Give credit back."""
         with self._lock:

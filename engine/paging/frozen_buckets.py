@@ -68,8 +68,9 @@ class FrozenBuckets(Generic[E]):
         self._lock = threading.Condition()
         self._busy = threading.Lock()
         self._frozen: dict[int, tuple[Bucket, Notes]] = {id(bucket): (bucket, bucket.notes()) for bucket in buckets}
-        # Those of them that are just being encoded, with their bytes.
-        self._claimed: dict[int, int] = {}
+        # Those of them that are just being encoded, and the bytes of these.
+        self._claimed: set[int] = set()
+        self._claimed_bytes = 0
         self._encoded: deque[tuple[Bucket, E]] = deque()
         self._unstored = set(self._frozen)
         self._released = False
@@ -91,7 +92,8 @@ class FrozenBuckets(Generic[E]):
 
     def may_thaw(self, bucket: Bucket, free_bytes: float) -> bool:
         """Return whether `thaw` would succeed with so much room; if not, ``changed`` is called once it may."""
-        return id(bucket) not in self._frozen or (bucket.bytes <= free_bytes and id(bucket) not in self._claimed)
+        has_room = self._claimed_bytes + bucket.bytes <= free_bytes
+        return id(bucket) not in self._frozen or (has_room and id(bucket) not in self._claimed)
 
     def thaw(self, bucket: Bucket) -> bool:
         """Encode a bucket if it is frozen; return whether it may be used. Called by the worker loop; never waits.
@@ -138,7 +140,8 @@ class FrozenBuckets(Generic[E]):
             with self._lock:
                 left = (bucket for bucket, _ in self._frozen.values() if id(bucket) not in self._claimed)
                 following = next(left, None)
-                notes = None if following is None else self._claim(following, at_least=not self._encoded)
+                is_first = not self._encoded and not self._claimed
+                notes = None if following is None else self._claim(following, at_least=is_first)
             if following is not None and notes is not None:
                 self._encode(following, notes)
                 return ()
@@ -155,10 +158,11 @@ class FrozenBuckets(Generic[E]):
 
         ``at_least``: it needs no room, as nothing else is encoded.
         """
-        together = self.image_bytes + sum(self._claimed.values()) + bucket.bytes
+        together = self.image_bytes + self._claimed_bytes + bucket.bytes
         if id(bucket) in self._claimed or not (at_least or self._fits(together)):
             return None
-        self._claimed[id(bucket)] = bucket.bytes
+        self._claimed.add(id(bucket))
+        self._claimed_bytes += bucket.bytes
         return self._frozen[id(bucket)][1]
 
     def _encode(self, bucket: Bucket, notes: Notes) -> None:
@@ -167,7 +171,8 @@ class FrozenBuckets(Generic[E]):
             encoded = self._keeping.encode(bucket, notes)
         finally:
             with self._lock:
-                del self._claimed[id(bucket)]
+                self._claimed.discard(id(bucket))
+                self._claimed_bytes -= bucket.bytes
                 if encoded is not None and self._released:
                     self._keeping.forget(bucket, encoded)
                 elif encoded is not None:

@@ -35,6 +35,7 @@ class FramedLink(ABC):
         self._incoming_codecs: dict[int, BatchCodec] = {}
         # Bodies in the outbox that are state of a move.
         self._states: set[int] = set()
+        self._passed = 0
         self._under_way: tuple[Frame, Bytes] | None = None
         self._filled = 0
         # Credit that was not handed to the socket is no loss to a side that has ended; elements are.
@@ -71,6 +72,7 @@ class FramedLink(ABC):
         while self._lost is None and self._has_frames():
             try:
                 self._write()
+                self._passed += 1
             except BlockingIOError:
                 return
             except OSError as error:
@@ -95,12 +97,17 @@ class FramedLink(ABC):
         coming = self._under_way
         return bool(self._states) or (coming is not None and coming[0].kind is Kind.STATE)
 
+    def passed(self) -> int:
+        """Return how often the socket has taken or given something so far."""
+        return self._passed
+
     def receive(self) -> Sequence[Arrival]:
         """Return what has come."""
         arrivals: list[Arrival] = []
         while True:
             try:
                 taken, room = self._read(arrivals)
+                self._passed += taken > 0
             except BlockingIOError:
                 break
             except OSError as error:

@@ -76,6 +76,9 @@ class Link(Protocol):
     def carries_state(self) -> bool:
         """Return whether what a move hands over waits for room, or a part of it has not come whole."""
 
+    def passed(self) -> int:
+        """Return a number that grows whenever something has left or come."""
+
     def receive(self) -> Sequence[Arrival]:
         """Return what has come, in order.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from penstock.engine.core.contract import SLICE_NS, Clock
+from penstock.engine.transport.link import Link
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.errors import WorkerLostError
 
@@ -99,12 +100,14 @@ class LinkSet(Generic[Region]):
     def turn_on(self, clock: Clock) -> Sequence[LostLink[Region]]:
         """Turn, and go on while what a move hands over is on its way: a ring would be filled, and emptied, once a step.
 
-        For a moment, and as long as the other side does so, too. Returns as `turn` does.
+        For a moment, and as long as something passes over a link that carries some. Returns as `turn` does.
         """
-        lost = list(self.turn())
-        until_ns = clock.monotonic_ns() + CARRY_NS
-        while self._carries_state() and clock.monotonic_ns() < until_ns and self._poll.poll(STEP_S):
+        lost, until_ns = list(self.turn()), clock.monotonic_ns() + CARRY_NS
+        while (carrying := self._carrying()) and clock.monotonic_ns() < until_ns and self._poll.poll(STEP_S):
+            before = sum(link.passed() for link in carrying)
             lost += self.turn()
+            if sum(link.passed() for link in carrying) == before:
+                break
         return lost
 
     def counts(self) -> tuple[int, int]:
@@ -133,8 +136,8 @@ class LinkSet(Generic[Region]):
             lost.append(LostLink(entry.region, entry.peer, str(error)))
             return True
 
-    def _carries_state(self) -> bool:
-        return any(entry.channels.link.carries_state() for entry in self._entries.values())
+    def _carrying(self) -> Sequence[Link]:
+        return [link for entry in self._entries.values() if (link := entry.channels.link).carries_state()]
 
     def _close(self, entries: Sequence[_Entry[Region]]) -> None:
         for entry in entries:

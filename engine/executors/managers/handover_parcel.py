@@ -14,6 +14,7 @@ from penstock.engine.dataflow.handovers import Handover
 from penstock.engine.paging.bucket_handover import GivenBucket
 from penstock.engine.paging.key_ranges import Span
 from penstock.engine.transport.batch_body import BatchCodec, Body, plain_body
+from penstock.model.errors import BugError
 from penstock.state.checkpoints.manifest import PackedNotes, pack_notes, unpack_notes
 from penstock.state.keys.arrays import NO_BYTES
 from penstock.state.tables.image import StoreDump
@@ -118,6 +119,8 @@ def _tables(part: StoreDump, bodies: list[Body]) -> tuple[_Table, ...]:
     tables = []
     for name, batches in part.batches.items():
         codec = BatchCodec(batches[0].schema)
+        if not all(rows.schema.equals(codec.schema) for rows in batches):
+            raise BugError(f"the batches of table {name!r} of a dump differ in their types")
         made = [codec.encode(rows, None) for rows in batches]
         bodies += made
         schema = codec.schema.serialize().to_pybytes()

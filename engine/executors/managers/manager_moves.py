@@ -2,29 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 
-from penstock.engine.core.background import Background
 from penstock.engine.dataflow.handovers import Handover, Installed, MoveReport
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.handover_parcel import HandoverReader, pack_handover
 from penstock.engine.executors.managers.held_moves import HeldMoves
 from penstock.engine.executors.managers.places import Places
-from penstock.engine.moves.movable import takers, together
 from penstock.engine.transport.linked import LinkedChannels
-from penstock.model.execution_graph import instance_name
 from penstock.model.failpoints import failpoint
-from penstock.model.ids import TaskId
-from penstock.state.keys.arrays import RESERVE
-
-TABLES_PERCENT = 150
-"""The memory that tables take, by the bytes of the rows that they are made of."""
-
-LEAST_READY_BYTES = 1 << 20
-"""Less is not made ready before it is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +28,10 @@ class _Routes:
 class ManagerMoves:
     """The moves of all deployments that are here. It belongs to the thread of the loop."""
 
-    def __init__(self, tell: Callable[[ms.ToHead], None], background: Background) -> None:
-        """Begin without deployments; ``background`` makes memory ready for what instances here take."""
+    def __init__(self, tell: Callable[[ms.ToHead], None]) -> None:
+        """Begin without deployments."""
         self._tell = tell
-        self._background = background
         self._routes: dict[int, _Routes] = {}
-        self._taken_bytes = 0
 
     def add(
         self,
@@ -62,7 +48,7 @@ class ManagerMoves:
         here = {item.name: item for item in instances}
         self._routes[deployment] = _Routes(held, places, here, links)
         for link in links.values():
-            link.on_state = _Taking(here, self._note_taken)
+            link.on_state = _Taking(here)
 
     def remove(self, deployment: int) -> None:
         """Forget a deployment; what is under way to it goes with its links."""
@@ -74,11 +60,9 @@ class ManagerMoves:
         if isinstance(order, ms.RoundOver):
             if routes is not None:
                 routes.held.end(order.move)
-            RESERVE.clear()
             return
         if routes is not None:
             routes.held.begin(order)
-            self._make_ready(order, routes)
             for name in order.producers:
                 instance = next(item.here[name] for item in self._routes.values() if name in item.here)
                 if not instance.done:
@@ -86,18 +70,6 @@ class ManagerMoves:
                     sent += 1
             failpoint("move.markers.sent")
         self._tell(ms.MarkersSent(order.move, sent))
-
-    def _make_ready(self, order: ms.SendMarkers, routes: _Routes) -> None:
-        """Have as much memory ready as the round before took, if an instance here takes state: rows wait for it."""
-        graph, size = routes.held.graph, self._taken_bytes * TABLES_PERCENT // 100
-        tasks = takers(graph, together(graph, TaskId(order.task)))
-        names = {instance_name(graph.name(task), taker) for task in tasks for _, _, taker in order.groups}
-        if size >= LEAST_READY_BYTES and not names.isdisjoint(routes.here):
-            # Whoever finds nothing ready takes memory as it comes, and says what is wrong with it.
-            self._background.submit(partial(RESERVE.fill, size), lambda result, error: None)
-
-    def _note_taken(self, size: int) -> None:
-        self._taken_bytes = size
 
     def report(self, report: MoveReport) -> None:
         """Take in what an instance says of a move."""
@@ -124,12 +96,11 @@ class ManagerMoves:
 class _Taking:
     """Brings what comes over one link to the instances of a deployment."""
 
-    def __init__(self, here: Mapping[str, Instance], note_bytes: Callable[[int], None]) -> None:
-        self._here, self._note_bytes = here, note_bytes
+    def __init__(self, here: Mapping[str, Instance]) -> None:
+        self._here = here
         self._reader = HandoverReader()
 
     def __call__(self, content: pa.Buffer) -> None:
         handover: Handover | None = self._reader.take(content)
         if handover is not None:
-            self._note_bytes(handover.bytes)
             self._here[handover.to].take_over(handover)

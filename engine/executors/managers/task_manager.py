@@ -64,7 +64,7 @@ class TaskManager:
         self._progress = ProgressReports()
         self.errors = RaisedErrors(keeps=shell.keeps_errors)
         """Those that it has said, as they were raised, if it is in the process of its head."""
-        self._moves = ManagerMoves(self._tell, self._background)
+        self._moves = ManagerMoves(self._tell)
         self._growth = ManagerGrowth(self._deployed, self._moves, self._tell, shell.links.remove_peer)
         self._partitions = ManagerPartitions(self._deployed, self._tell)
         self._begun = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
-from penstock.engine.paging.frozen_buckets import Keeping
+from penstock.engine.paging.frozen_buckets import FrozenBuckets, Keeping
 from penstock.engine.paging.options import PagingOptions
 from tests.engine.paging.counting import paged, spread
 
@@ -34,6 +34,21 @@ def test_the_loop_encodes_a_bucket_while_the_thread_encodes_another() -> None:
     stores.release(frozen)
 
 
+def test_a_bucket_has_no_room_that_another_is_being_encoded_into() -> None:
+    first, second = (bucket for bucket in spread(paged(PagingOptions(None, 8_000, 4_000))).buckets[:2])
+    room = max(first.bytes, second.bytes)
+    keeping = _Halting()
+    frozen = FrozenBuckets([first, second], keeping, lambda needed: needed <= room, lambda: None)
+    thread = threading.Thread(target=frozen.write)
+    thread.start()
+    keeping.begun.get(timeout=60)
+    assert not frozen.may_thaw(second, room) and not frozen.thaw(second)
+    assert frozen.may_thaw(second, first.bytes + second.bytes)
+    keeping.goes_on.set()
+    thread.join(60)
+    assert frozen.may_thaw(second, 0) and frozen.thaw(second)
+
+
 def test_a_release_waits_for_the_bucket_that_is_being_encoded() -> None:
     operator = paged(PagingOptions(None, 8_000, 4_000))
     stores = spread(operator)
@@ -45,6 +60,7 @@ def test_a_release_waits_for_the_bucket_that_is_being_encoded() -> None:
     keeping.begun.get(timeout=60)
     releasing = threading.Thread(target=frozen.release)
     releasing.start()
+    releasing.join(0.1)
     assert releasing.is_alive() and frozen.any_frozen()
     keeping.goes_on.set()
     for each in (releasing, thread):

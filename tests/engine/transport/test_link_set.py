@@ -1,6 +1,7 @@
 """Links of several regions in one set: news reach their halves, a loss is reported once, and only news ends a wait."""
 
 import select
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import numpy as np
@@ -178,26 +179,56 @@ def test_removing_a_region_closes_its_links_alone(kind: str) -> None:
     assert descriptors() == before
 
 
+class Meanwhile(SystemClock):
+    """A clock that stands still; whenever it is asked something happens on other sides."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self.happens, self.asked = happens, 0
+
+    def monotonic_ns(self) -> int:
+        self.happens()
+        self.asked += 1
+        return 0
+
+
 @pytest.mark.parametrize("links", [LINKS["ring"], LINKS["tcp"]], ids=["ring", "tcp"])
 def test_state_of_a_move_goes_on_while_the_other_side_takes_it(links: Links) -> None:
-    state = pa.py_buffer(bytes(range(256)) * 8_000)
+    state = pa.py_buffer(bytes(range(256)) * 64_000)
     with ExitStack() as stack:
         sides = Sides(stack, links, (1, "tm-1"))
         here, there = sides.own[1, "tm-1"], sides.others[1, "tm-1"]
         came: list[pa.Buffer] = []
         there.on_state = came.append
-        clock = SystemClock()
-        assert not here.link.carries_state() and sides.links.turn_on(clock) == []
+        clock = Meanwhile(there.turn)
+        assert not here.link.carries_state() and sides.links.turn_on(clock) == [] and clock.asked == 1
+        here.send_state(plain_body(state), state.size)
+        there.turn()
+        assert here.link.carries_state() and not came, "more than fits at once"
+        assert sides.links.turn_on(clock) == [] and not here.link.carries_state()
+        while not came:
+            sides.links.turn()
+            there.turn()
+        assert came[0].equals(state) and not there.link.carries_state()
+        sides.links._poll.close()
+
+
+def test_state_that_nobody_takes_holds_nothing_up_though_rows_come_from_others() -> None:
+    state = pa.py_buffer(bytes(16_000_000))
+    with ExitStack() as stack:
+        sides = Sides(stack, LINKS["ring"], (1, "tm-1"), (1, "tm-2"))
+        here, other = sides.own[1, "tm-1"], sides.others[1, "tm-2"]
+        sides.own[1, "tm-2"].receiver(0, "c", CAPACITY_BYTES)
+        sender = other.sender(0, "c", CAPACITY_BYTES)
+
+        def send() -> None:
+            sender.put(Batch(pa.record_batch({"x": np.arange(3)})))
+            other.turn()
+
+        clock = Meanwhile(send)
         here.send_state(plain_body(state), state.size)
         sides.links.turn()
-        assert here.link.carries_state()
-        while not came:
-            there.turn()
-            # What is there moves on; whoever waits for the other side does so for a moment only.
-            assert sides.links.turn_on(clock) == []
-            assert came or here.link.carries_state() or there.link.carries_state()
-        assert not here.link.carries_state() and not there.link.carries_state()
-        assert came[0].equals(state)
+        assert sides.links.turn_on(clock) == []
+        assert here.link.carries_state() and clock.asked <= 3
         sides.links._poll.close()
 
 

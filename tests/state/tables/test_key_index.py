@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.state.keys.arrays import RESERVE, read_only, zeros
+from penstock.state.keys.arrays import read_only, zeros
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.tables.budget import Account, Budget
 from penstock.state.tables.key_index import KeyIndex, estimate_distinct
@@ -97,33 +97,3 @@ def test_distinct_hashes_are_estimated(rows: int, distinct: int) -> None:
     values = np.random.default_rng(1).integers(0, 1 << 63, max(distinct, 1), np.int64).view(np.uint64)
     hashes = np.resize(values, rows)
     assert 0.95 * distinct - 1 <= estimate_distinct(hashes) <= min(rows, 1.05 * distinct + 1)
-
-
-@pytest.fixture
-def reserve():
-    yield RESERVE
-    RESERVE.clear()
-
-
-def test_large_arrays_are_made_of_what_is_ready_as_far_as_it_reaches(reserve):
-    size = 300_001
-    reserve.fill(3 * size + 200)
-    arrays = [zeros(size, np.int8) for _ in range(4)]
-    for number, array in enumerate(arrays, 1):
-        assert array.shape == (size,) and array.flags.writeable and not array.any()
-        array[:] = number
-    assert [int(array.min()) for array in arrays] == [int(array.max()) for array in arrays] == [1, 2, 3, 4]
-    owners = [array.base for array in arrays[:3]]
-    assert all(owner is not None for owner in owners)
-    assert reserve.take(size) is None
-
-
-def test_small_arrays_and_those_that_come_once_it_is_cleared_are_not(reserve):
-    reserve.fill(1 << 20)
-    zeros(1_000, np.int64)
-    taken = reserve.take(1 << 20)
-    assert taken is not None and taken.size == 1 << 20
-    reserve.fill(1 << 20)
-    reserve.clear()
-    assert reserve.take(1 << 19) is None
-    assert not zeros(1 << 19, np.int8).any()
