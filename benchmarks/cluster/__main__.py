@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
     parser.add_argument("--load", type=float, default=0.6, help="of a move: the share of what its job can take")
     parser.add_argument("--quiet-s", type=float, default=60.0, help="before and behind a move")
-    parser.add_argument("--picture", type=Path, default=RESULTS / "cluster_move.svg", help="of a move, as SVG")
+    parser.add_argument("--picture", type=Path, default=RESULTS / "move.svg", help="of a move, as SVG")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
     wanted = arguments.only or PARTS
