@@ -30,11 +30,16 @@ class KeepRates:
 
 def least_rates(rates: Sequence[KeepRates]) -> KeepRates:
     """Return the least rate of each shedder among several, as those of the parts of a job."""
-    sources = {name: rate for each in rates for name, rate in each.sources.items()}
-    branches = {edge: rate for each in rates for edge, rate in each.branches.items()}
+    distinct = list[KeepRates]()
+    # Most parts, of which there may be hundreds, have the same.
+    for each in rates:
+        if each not in distinct:
+            distinct.append(each)
+    sources = {name: rate for each in distinct for name, rate in each.sources.items()}
+    branches = {edge: rate for each in distinct for edge, rate in each.branches.items()}
     return KeepRates(
-        {name: min(each.sources.get(name, 1.0) for each in rates) for name in sources},
-        {edge: min(each.branches.get(edge, 1.0) for each in rates) for edge in branches},
+        {name: min(each.sources.get(name, 1.0) for each in distinct) for name in sources},
+        {edge: min(each.branches.get(edge, 1.0) for each in distinct) for edge in branches},
     )
 
 

@@ -93,10 +93,10 @@ class ThreadsUp(Rule):
         threads, needed = ticks.threads[-1], threads_needed(window, limits, limits.catch_up_s)
         fires = _is_rising(window) & ~(window.samples.throttled.mean(axis=0) > limits.throttled)
         if not limits.only_rising:
-            late, is_growing = late_samples(window, limits), window.samples.appended > window.samples.consumed
-            waits = late & ~core_starved_samples(window.samples, limits) & is_growing
-            # The first late sample may be a moment, in which cores did not lack yet.
-            is_late = (waits[1:] & late[:-1]).any(axis=0)
+            late, starved = late_samples(window, limits), core_starved_samples(window.samples, limits)
+            waits = late & ~starved & (window.samples.appended > window.samples.consumed)
+            # In the first late sample cores may not have lacked yet: the next one tells.
+            is_late = ((waits[1:] & late[:-1]) | (waits[:-1] & ~starved[1:])).any(axis=0)
             with np.errstate(invalid="ignore"):
                 fires |= is_late & ~(needed <= threads)
         multiplied = np.ceil(threads * limits.growth)

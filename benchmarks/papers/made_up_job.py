@@ -3,10 +3,10 @@
 What they take follows from the keep rates that were set. `control_cost` and `tick_cost` run the control of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 import penstock as ps
 from penstock.benchmarks.latency.steady import SteadySource
@@ -18,11 +18,11 @@ from penstock.engine.control.part_reading import (
     PARTITIONS,
     RECEIVED,
     SENT,
+    PartReading,
     edges_between_tasks,
-    encode_table,
 )
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.part_readings import keep_of, part_of
+from penstock.engine.executors.managers.part_readings import keep_of, part_of, said
 from penstock.model.execution_graph import ExecutionGraph
 
 Row = tuple[Any, ...]
@@ -39,9 +39,9 @@ KEPT_PER_S = 1_000.0
 _STATE_BYTES = float(48 << 20)
 
 
-def tick(head: JobControl, job: "MadeUpJob", said: Mapping[str, bytes]) -> KeepOrder | None:
+def tick(head: JobControl, job: "MadeUpJob", heard: Mapping[str, bytes]) -> KeepOrder | None:
     """Let a head take in what all task managers say, and decide; return what it orders, encoded on the way to each."""
-    for name, data in said.items():
+    for name, data in heard.items():
         message = ms.decode_for_head(data)
         assert isinstance(message, ms.Readings)
         head.hear(name, message.machine, part_of(message), job.now_ns, keep_of(message))
@@ -49,7 +49,7 @@ def tick(head: JobControl, job: "MadeUpJob", said: Mapping[str, bytes]) -> KeepO
     if decided is not None:
         # As the head does: made once, and encoded for each.
         said_to_all = ms.SetKeep.of(decided.rates, decided)
-        for _ in said:
+        for _ in heard:
             ms.encode(said_to_all)
     return decided
 
@@ -108,34 +108,26 @@ class MadeUpJob:
             "waited_ns": 0.1 * busy_ns,
             "state_bytes": _STATE_BYTES,
         }
-        columns: list[list[Any]] = [[task for task, _ in owned], [number for _, number in owned]]
-        columns += [[figures.get(column, 0.0)] * len(owned) for column in INSTANCE_COLUMNS]
+        of_each = tuple(figures.get(column, 0.0) for column in INSTANCE_COLUMNS)
         sent, received, logs = list[Row](), list[Row](), list[Row]()
         for number, edge in enumerate(self._edges):
             producer, consumer = (self._tasks[self.graph.task_of(end).id] for end in (edge.producer, edge.consumer))
             sent += [(number, one, self._taken) for task, one in owned if task == producer]
             received += [(number, one, self._taken, 10.0) for task, one in owned if task == consumer]
             logs += [
-                (task, one, str(one), self._taken, seconds * KEPT_PER_S, OVERLOAD * seconds * KEPT_PER_S)
+                (task, one, self._taken, seconds * KEPT_PER_S, OVERLOAD * seconds * KEPT_PER_S)
                 for task, one in owned
                 if task == producer
             ]
         cores, wall_ns = self._cores, int(seconds * 1e9)
         used_ns = int(0.99 * cores * wall_ns)
         machine = MachineReading(self.now_ns, f"host {core}", tuple(range(cores)), used_ns, (wall_ns,) * cores, cores)
-        return ms.Readings(
-            machine,
-            encode_table(_table(columns, INSTANCES)),
-            encode_table(_of_rows(sent, SENT)),
-            encode_table(_of_rows(received, RECEIVED)),
-            encode_table(_of_rows(logs, PARTITIONS)),
-            keep,
+        part = PartReading(
+            self.now_ns,
+            np.array([(task, number, *of_each) for task, number in owned], INSTANCES),
+            np.array(sent, SENT),
+            np.array(received, RECEIVED),
+            np.array(logs, PARTITIONS),
+            tuple(str(one) for _, one, *_ in logs),
         )
-
-
-def _of_rows(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    return _table([list(column) for column in zip(*rows, strict=True)], schema) if rows else schema.empty_table()
-
-
-def _table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+        return said(machine, part, keep)

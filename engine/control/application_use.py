@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.engine.control.machine_load import MachineWindow
-from penstock.engine.paging.options import PagingOptions
+from penstock.engine.paging.options import budgets_of
 from penstock.model.columns import Floats
 from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
 from penstock.scheduler.shared_quota import OtherHolding
@@ -61,19 +61,6 @@ def with_use(
     return replace(snapshot, applications=ApplicationColumns(names, **rows))
 
 
-def budget_of(state_bytes: float) -> float:
-    """Return the budget that an instance needs for so many bytes of state: the pages beside them have a part of it."""
-    low, high = state_bytes, 2.0 * state_bytes + (4 << 20)
-    while high - low > 1024:
-        middle = (low + high) / 2
-        low, high = (low, middle) if _held(middle) >= state_bytes else (middle, high)
-    return high
-
-
-def _held(budget_bytes: float) -> float:
-    return float(PagingOptions(budget_bytes=int(budget_bytes)).held_bytes or 0)
-
-
 def _state(snapshot: ClusterSnapshot) -> tuple[float, float, float]:
     """Return the budgets of all state, the budgets that what is in memory needs, and the time that reading it took.
 
@@ -91,7 +78,8 @@ def _state(snapshot: ClusterSnapshot) -> tuple[float, float, float]:
     np.fmax.at(budget, instances.task, managed)
     budget[instances.task[np.isnan(managed)]] = np.nan
     np.fmax.at(held, instances.task, state)
-    needed = np.array([budget_of(each) if each > 0 else 0.0 for each in held.tolist()])
+    # An instance's pages have a part of the budget beside its state.
+    needed = np.where(held > 0, budgets_of(held), 0.0)
     misses = np.bincount(instances.task, np.nan_to_num(or_nan(instances.cache_misses, len(instances))), tasks)
     needed = np.where((misses > 0) & (needed >= _NEARLY * budget), np.fmax(needed, budget), needed)
     return (

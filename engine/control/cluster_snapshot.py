@@ -7,18 +7,17 @@ the logs, calls to the outside. None, as nobody measures it yet: latencies of ro
 the job says what its machines measured. Of an instance that was built anew between the readings no counts are known.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from penstock.engine.control.counter_window import CounterWindow
-from penstock.engine.control.reading import Reading, TaskLayout
+from penstock.engine.control.reading import Reading
 from penstock.engine.control.task_counts import risen
+from penstock.engine.control.task_layout import EdgeEnds
 from penstock.model.columns import Floats, Ints
-from penstock.model.execution_graph import Edge, Task
-from penstock.model.ids import OperatorId, TaskId
-from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
 from penstock.model.memory_levels import NO_LEVEL, level_of
 from penstock.model.reuse_distances import REUSE_BOUNDS
@@ -26,13 +25,11 @@ from penstock.model.snapshot import (
     ApplicationColumns,
     BucketColumns,
     ClusterSnapshot,
-    EdgeColumns,
     InputColumns,
     InstanceColumns,
     MachineColumns,
     OutputColumns,
     PartitionColumns,
-    QueryColumns,
     ReuseColumns,
     ServiceColumns,
     TaskColumns,
@@ -47,52 +44,44 @@ def cluster_snapshot(
     before: Reading | None,
     after: Reading,
     machines: MachineColumns,
-    here: str | Sequence[str] | None = None,
+    here: str | Sequence[str] | Ints | None = None,
     owners: Mapping[TaskId, Owners] = NO_OWNERS,
 ) -> ClusterSnapshot:
     """Return what a job counted between two readings (None: since it started).
 
     ``here``: which of the machines it runs on, None where there is one; or the machine of each instance in task order,
-    empty for one that waits to be placed. One whose input has ended keeps its place then: it waits for nothing.
-    ``owners`` are those of the key groups of tasks, as far as it is known.
+    empty for one that waits to be placed; or the row of each one's machine, -1. One whose input has ended keeps its
+    place then: it waits for nothing. ``owners`` are those of the key groups of tasks, as far as it is known.
 
     Raises:
         ValueError: the later reading is not later, or it is not said on which of several machines the job runs.
     """
-    machine, where = 0, None
-    if here is None and len(machines) != 1:
+    where: Ints | None = None
+    if isinstance(here, np.ndarray):
+        where = here
+    elif here is None and len(machines) != 1:
         raise ValueError(f"say on which machine the job runs: {', '.join(machines.name) or 'there is none'}")
-    for place in dict.fromkeys([here] if isinstance(here, str) else here or ()):
-        if place and place not in machines.name:
-            raise ValueError(f"there is no machine {place!r}; choose from {', '.join(machines.name)}")
-    if isinstance(here, str):
-        machine = machines.name.index(here)
     elif here is not None:
-        rows = {name: row for row, name in enumerate(machines.name)}
-        where = _ints(rows.get(place, -1) for place in here)
-    graph = after.graph
-    since = 0 if before is None else before.time_ns
-    tasks, edges = graph.tasks, after.layout.edges
-    window = CounterWindow(before, after, after.layout)
-    row = window.layout.row
+        rows = {"": -1} | {name: row for row, name in enumerate(machines.name)}
+        for place in {here} if isinstance(here, str) else here:
+            if place not in rows:
+                raise ValueError(f"there is no machine {place!r}; choose from {', '.join(machines.name)}")
+        where = None if isinstance(here, str) else np.array([rows[place] for place in here], np.int32)
+    since, layout = 0 if before is None else before.time_ns, after.layout
+    window = CounterWindow(before, after, layout)
     return ClusterSnapshot(
         number,
         after.time_ns / 1e9,
         (after.time_ns - since) / 1e9,
         applications=ApplicationColumns((name,)),
-        tasks=_tasks(window, tasks, edges),
-        edges=EdgeColumns(
-            _ints(row[edge.producer] for edge in edges),
-            _ints(row[edge.consumer] for edge in edges),
-            np.array([edge.exchange == "rebalance" for edge in edges], np.bool_),
-            is_forward=np.array([edge.exchange == "forward" for edge in edges], np.bool_),
-        ),
-        queries=_queries(after.layout),
+        tasks=_tasks(after),
+        edges=layout.edge_columns,
+        queries=layout.query_columns,
         machines=machines,
-        instances=_instances(window, where, machine),
+        instances=_instances(window, where, machines.name.index(here) if isinstance(here, str) else 0),
         # What each producer sent: shedders drop before that.
-        outputs=OutputColumns(*_exchanged(window, edges, lambda edge: edge.producer, lambda reading: reading.sent)),
-        inputs=InputColumns(*_exchanged(window, edges, lambda edge: edge.consumer, lambda reading: reading.offered)),
+        outputs=OutputColumns(*_exchanged(window, layout.senders, lambda reading: reading.sent)),
+        inputs=InputColumns(*_exchanged(window, layout.receivers, lambda reading: reading.offered)),
         partitions=_partitions(window),
         buckets=_buckets(window, owners),
         reuse=_reuse(before, after),
@@ -100,35 +89,19 @@ def cluster_snapshot(
     )
 
 
-def _tasks(window: CounterWindow, tasks: Sequence[Task], edges: Sequence[Edge]) -> TaskColumns:
-    graph, row = window.after.graph, window.layout.row
-    feeding = {row[edge.producer] for edge in edges}
-    keyed = {row[edge.consumer] for edge in edges if edge.exchange == "hash"}
-    stateful = window.layout.keeps_state
-    budgets = window.after.state_budget[window.layout.first]
-    numbers = range(len(tasks))
+def _tasks(reading: Reading) -> TaskColumns:
+    layout = reading.layout
+    budgets, of = np.unique(reading.state_budget[layout.first], return_inverse=True)
+    levels = np.array([level_of(budget) for budget in budgets.tolist()], np.int32)
     return TaskColumns(
-        window.layout.task_names,
-        application=_ints(0 for _ in numbers),
-        is_source=np.array([isinstance(graph.node(task.head).spec, SourceSpec) for task in tasks], np.bool_),
-        is_sink=np.array([number not in feeding for number in numbers], np.bool_),
-        is_stateful=np.array(stateful, np.bool_),
-        is_keyed=np.array([number in keyed for number in numbers], np.bool_),
-        key_groups=_ints(window.after.key_groups),
-        memory_level=_ints(
-            level_of(budget) if keeps_state else NO_LEVEL for keeps_state, budget in zip(stateful, budgets, strict=True)
-        ),
-    )
-
-
-def _queries(layout: TaskLayout) -> QueryColumns:
-    sinks = layout.sinks
-    specs = [node.spec for _, node in sinks if isinstance(node.spec, SinkSpec)]
-    return QueryColumns(
-        tuple(node.name for _, node in sinks),
-        _ints(index for index, _ in sinks),
-        np.array([spec.priority for spec in specs], np.float64),
-        np.array([spec.min_accuracy for spec in specs], np.float64),
+        layout.task_names,
+        application=np.zeros(len(layout.first), np.int32),
+        is_source=layout.is_source,
+        is_sink=layout.is_sink,
+        is_stateful=layout.keeps_state,
+        is_keyed=layout.is_keyed,
+        key_groups=reading.key_groups.astype(np.int32),
+        memory_level=np.where(layout.keeps_state, levels[of], np.int32(NO_LEVEL)),
     )
 
 
@@ -144,7 +117,7 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         age_s = np.where(where < 0, np.nan, age_s)
     return InstanceColumns(
         task=task.astype(np.int32),
-        number=(np.arange(len(task)) - window.layout.first[task]).astype(np.int32),
+        number=window.layout.number,
         machine=np.full(len(task), machine, np.int32) if where is None else np.maximum(where, 0),
         is_running=after.is_running if where is None else where >= 0,
         records_in=window.since(lambda reading: reading.records_in),
@@ -182,6 +155,8 @@ def _partitions(window: CounterWindow) -> PartitionColumns:
 
 def _services(window: CounterWindow) -> ServiceColumns:
     """Return the services that tasks call, one for each task, by its name; latency only where a call is over."""
+    if np.isnan(window.after.calls[:, 0]).all():
+        return ServiceColumns.none()
     counted = window.since(lambda reading: reading.calls)
     task, tasks = window.layout.task, len(window.layout.task_names)
     calling = np.flatnonzero(np.bincount(task, ~np.isnan(window.after.calls[:, 0]), tasks) > 0)
@@ -193,7 +168,7 @@ def _services(window: CounterWindow) -> ServiceColumns:
     latency_ms = np.divide(waited_ns / 1e6, calls, np.full(len(calling), np.nan), where=calls > 0)
     return ServiceColumns(
         tuple(window.layout.task_names[row] for row in calling.tolist()),
-        _ints(0 for _ in calling),
+        np.zeros(len(calling), np.int32),
         latency_ms=latency_ms,
         calls=calls,
         errors=errors,
@@ -206,8 +181,7 @@ def _buckets(window: CounterWindow, owners: Mapping[TaskId, Owners]) -> BucketCo
     columns: list[tuple[Ints, Ints, Ints, Floats]] = []
     for row in layout.movable:
         table = owners.get(layout.graph.tasks[row].id)
-        numbers = layout.graph.tasks[row].numbers
-        if table is None or not np.isin(table, numbers).all():
+        if table is None or not np.isin(table, numbers := layout.graph.tasks[row].numbers).all():
             continue
         counts = (None if before is None else before.group_rows, window.after.group_rows)
         tasks, rows = risen(*counts, len(table))
@@ -229,28 +203,11 @@ def _reuse(before: Reading | None, after: Reading) -> ReuseColumns:
     return ReuseColumns(tasks[task].astype(np.int32), REUSE_BOUNDS[bound], counts[task, bound])
 
 
-def _exchanged(
-    window: CounterWindow,
-    edges: Sequence[Edge],
-    end: Callable[[Edge], OperatorId],
-    counts: Callable[[Reading], Sequence[Floats]],
-) -> tuple[Ints, Ints, Floats]:
+def _exchanged(window: CounterWindow, ends: EdgeEnds, counts: Callable[[Reading], Floats]) -> tuple[Ints, Ints, Floats]:
     """Return rows of channels by edge and instance at one end of it: the row of each, and the sum over the others."""
-    ends = [end(edge) for edge in edges]
-    rows = window.by_edge(counts, ends)
-    layout = window.layout
-    lengths = np.array([len(values) for values in rows], np.int64)
-    first = np.array([layout.first[layout.row[own]] for own in ends], np.int64)
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    instances = np.repeat(first, lengths) + within
-    numbers = np.repeat(np.arange(len(rows)), lengths)
-    return numbers.astype(np.int32), instances.astype(np.int32), np.concatenate([np.zeros(0), *rows])
+    return ends.edge, ends.instance, window.by_edge(counts, ends)
 
 
 def _unless_missing(values: Floats) -> Floats | None:
     """Return a column, None if nobody has measured any of it."""
     return None if np.isnan(values).all() else values
-
-
-def _ints(values: Iterable[int]) -> Ints:
-    return np.fromiter(values, np.int32)

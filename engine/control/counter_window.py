@@ -1,14 +1,14 @@
 """The time between two readings of a job: what was counted in it, and which CPU each instance took. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from penstock.engine.control.reading import LogReadings, Numbers, Reading, TaskLayout
+from penstock.engine.control.reading import LogReadings, Reading
+from penstock.engine.control.task_layout import EdgeEnds, Numbers, TaskLayout
 from penstock.model.columns import Bools, Floats
-from penstock.model.ids import OperatorId
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,12 @@ class CounterWindow:
         by_row = scale[:, np.newaxis] if now.ndim == 2 else scale
         return _forwards((now - counts(self.before)) * by_row)
 
-    def by_edge(self, counts: Callable[[Reading], Sequence[Floats]], ends: Sequence[OperatorId]) -> Sequence[Floats]:
-        """Return rows of each edge in the window by the instances at one of its ends, NaN of those that began in it."""
+    def by_edge(self, counts: Callable[[Reading], Floats], ends: EdgeEnds) -> Floats:
+        """Return rows in the window at one end of edges, NaN of instances that began in it."""
+        now = counts(self.after)
         if self.before is None:
-            return counts(self.after)
-        scale = self._scale
-        rows = zip(ends, counts(self.after), counts(self.before), strict=True)
-        return [
-            _forwards((now - then) * scale[self.layout.first[self.layout.row[end]] :][: len(now)])
-            for end, now, then in rows
-        ]
+            return now
+        return _forwards((now - counts(self.before)) * self._scale[ends.instance])
 
     def by_partition(self, counts: Callable[[LogReadings], Floats]) -> Floats:
         """Return what was counted of each partition in the window, NaN of those that were not read all the while."""
@@ -75,7 +71,7 @@ class CounterWindow:
         """
         own = self.since(lambda reading: reading.cpu_ns)
         process = {place: row for row, place in enumerate(self.after.process_cpu_ns)}
-        of = np.array([process.get(place, -1) for place in self.after.places], np.int64)
+        of = np.array([*(process.get(place, -1) for place in self.after.places), -1], np.int64)[self.after.place]
         rows = np.flatnonzero((of >= 0) & ~np.isnan(own))
         of = of[rows]
         taken, count = np.bincount(of, own[rows], len(process)), np.bincount(of, minlength=len(process))
@@ -99,7 +95,9 @@ class CounterWindow:
         """Return the instances that were where they are, and did not begin, in the window."""
         before, after = self.before, self.after
         assert before is not None
-        same_place = np.array(before.places, object) == np.array(after.places, object)
+        now = {place: row for row, place in enumerate(after.places)}
+        place = np.array([*(now.get(place, -2) for place in before.places), -1], np.int64)[before.place]
+        same_place = place == after.place
         return np.asarray(same_place & ~(after.age_ns < after.read_ns - before.read_ns), np.bool_)
 
     @cached_property

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.engine.control.part_reading import PartReading, figures, integers
+from penstock.engine.control.part_reading import PartReading
 from penstock.shedding.result_errors import FIGURES, ErrorCounts
 
 Sink = tuple[str, int]
@@ -24,7 +24,7 @@ class ErrorBook:
         table = part.errors
         if not len(table):
             return
-        numbers, places, counted = integers(table, "number"), integers(table, "place"), figures(table, "figure")
+        numbers, places, counted = (table.column(name).to_numpy() for name in ("number", "place", "figure"))
         queries = np.array(table.column("query").to_pylist(), object)
         for query, number in set(zip(queries.tolist(), numbers.tolist(), strict=True)):
             own = (queries == query) & (numbers == number)

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.control.part_reading import integers
+from penstock.engine.control.part_reading import Rows
 from penstock.model.columns import Bools
 from penstock.model.execution_graph import Task
 
@@ -24,13 +23,14 @@ class InstancePlaces:
         for first, task in zip(self._first.tolist(), tasks, strict=True):
             self._place[first + np.array(task.numbers)] = np.arange(task.parallelism)
 
-    def of(self, table: pa.Table, kind: str) -> Numbers:
+    def of(self, rows: Rows, kind: str) -> Numbers:
         """Return the place of each row's instance, -1 for one that has left and whose part has not heard of it."""
-        of, number = integers(table, kind), integers(table, "number")
+        of, number = rows[kind], rows["number"]
         inside = number < self._ends_at[of]
         return np.where(inside, self._place[np.where(inside, self._first[of] + number, 0)], -1)
 
-    def kept(self, table: pa.Table, kind: str) -> tuple[pa.Table, Bools | None]:
-        """Return the rows of instances that are there, and which these are, None: all."""
-        kept = self.of(table, kind) >= 0
-        return (table, None) if kept.all() else (table.filter(pa.array(kept)), kept)
+    def kept(self, rows: Rows, kind: str) -> tuple[Rows, Numbers, Bools | None]:
+        """Return the rows of instances that are there, their places, and which rows these are, None: all."""
+        places = self.of(rows, kind)
+        kept = places >= 0
+        return (rows, places, None) if kept.all() else (rows[kept], places[kept], kept)

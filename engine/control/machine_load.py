@@ -67,7 +67,7 @@ def foreign_percent(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
         groups.setdefault((window.after.host, window.after.cores), []).append(name)
     lacking: dict[str, float] = {}
     for (_, cores), names in groups.items():
-        busy = float(np.mean([windows[name].busy_percent for name in names]))
+        busy = sum(windows[name].busy_percent for name in names) / len(names)
         foreign = max(0.0, busy - sum(windows[name].cpu_percent for name in names))
         left = max(0.0, PERCENT * len(cores) - foreign) / len(names)
         lacking |= dict.fromkeys(names, max(0.0, PERCENT - left))
@@ -87,7 +87,7 @@ def machine_columns(
     ``instances_percent``: what a process takes to begin, or took for instances that are gone, is no load that stays.
     ``silent_s``: seconds since each was heard.
     """
-    foreign = foreign_percent({name: window for name, window in windows.items() if name in names})
+    foreign = foreign_percent({name: windows[name] for name in names if name in windows})
     rows = [*names, *elsewhere]
     percent = [foreign[name] + instances_percent.get(name, 0.0) if name in foreign else np.nan for name in rows]
     resident = [float(windows[name].after.resident_bytes) if name in windows else np.nan for name in rows]
@@ -103,8 +103,8 @@ def machine_columns(
 def by_host(names: Sequence[str], readings: Mapping[str, MachineReading]) -> list[str]:
     """Return names in their order, but those of one host together: neighbours share memory."""
     hosts = [readings[name].host if name in readings else "" for name in names]
-    order = list(dict.fromkeys(hosts))
-    return [name for _, _, name in sorted((order.index(host), at, names[at]) for at, host in enumerate(hosts))]
+    order = {host: at for at, host in enumerate(dict.fromkeys(hosts))}
+    return [name for _, _, name in sorted((order[host], at, names[at]) for at, host in enumerate(hosts))]
 
 
 def _unless_missing(values: Sequence[float]) -> Floats | None:

@@ -3,40 +3,31 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import chain, compress
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-from penstock.engine.control.instance_places import InstancePlaces
 from penstock.engine.control.part_reading import (
     INSTANCES,
     NAN,
     PARTITIONS,
+    RECEIVED,
+    SENT,
     PartReading,
-    edges_between_tasks,
-    figures,
-    integers,
+    Rows,
     is_stateful,
     read_part,
+    together,
 )
 from penstock.engine.control.task_counts import NO_COUNTS, TaskCounts, read_counts
+from penstock.engine.control.task_layout import Numbers, TaskLayout
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.build import Build
 from penstock.engine.jobs.running_memory import RunningMemory
-from penstock.engine.moves.movable import refusal
 from penstock.engine.operators.registry import descriptor_of
-from penstock.model.columns import Bools, Floats
+from penstock.model.columns import Bools, Floats, Names
 from penstock.model.config import LoopOptions
-from penstock.model.execution_graph import Edge, ExecutionGraph
-from penstock.model.ids import OperatorId
-from penstock.model.job_graph import OperatorNode, SinkSpec
-
-Numbers = NDArray[np.int64]
-
-TaskRows = Mapping[OperatorId, int]
-"""The row of each operator's task."""
+from penstock.model.execution_graph import ExecutionGraph
 
 HERE = "here"
 """The place of all instances of a job that runs in one process."""
@@ -69,21 +60,22 @@ class LogReadings:
 class Reading:
     """The counters of a job at ``time_ns``, since it started; rows of the arrays are instances, in task order.
 
-    ``read_ns`` is when each was read, by the clock of where it is, and ``places`` names that; of an instance that
-    nobody has read both are missing (NaN, empty), and so are its figures. ``records_in`` (of sources: rows read),
-    ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``, ``misses``, ``waited_ns``,
-    ``stalled_ns`` and ``bytes`` count since it began, as do by edge ``sent`` of each producer instance and ``offered``
-    to each consumer instance; ``queue_rows`` and ``queue_bytes`` wait now. ``process_cpu_ns`` is that of the whole
-    process, by place, where all of it is the job's. ``calls`` has three columns: calls to the outside that are over,
-    how long they took, and how many failed. ``reuse`` is how far back state was used, ``group_rows`` how many rows came
-    to each key group. ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without
-    a bound.
+    ``read_ns`` is when each was read, by the clock of where it is, and ``place`` the row of that in the names of
+    ``places``; of an instance that nobody has read both are missing (NaN, -1), and so are its figures. ``records_in``
+    (of sources: rows read), ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``,
+    ``misses``, ``waited_ns``, ``stalled_ns`` and ``bytes`` count since it began, as do rows ``sent`` and ``offered`` at
+    the ends of edges (`TaskLayout.senders`, `TaskLayout.receivers`); ``queue_rows`` and ``queue_bytes`` wait now.
+    ``process_cpu_ns`` is that of the whole process, by place, where all of it is the job's. ``calls`` has three
+    columns: calls to the outside that are over, how long they took, and how many failed. ``reuse`` is how far back
+    state was used, ``group_rows`` how many rows came to each key group. ``key_groups`` by task; ``state_budget`` in
+    bytes of each instance, 0 without state, NaN without a bound.
     """
 
-    layout: "TaskLayout" = field(repr=False)
+    layout: TaskLayout = field(repr=False)
     time_ns: int
     read_ns: Floats
-    places: tuple[str, ...]
+    places: Names
+    place: Numbers
     is_running: Bools
     records_in: Floats
     spent_ns: Floats
@@ -96,8 +88,8 @@ class Reading:
     waited_ns: Floats
     stalled_ns: Floats
     state_bytes: Floats
-    sent: tuple[Floats, ...]
-    offered: tuple[Floats, ...]
+    sent: Floats
+    offered: Floats
     key_groups: Numbers
     state_budget: Floats
     logs: LogReadings
@@ -115,95 +107,6 @@ class Reading:
     def age_ns(self) -> Floats:
         """The time since each instance began: its times add up to the wall clock."""
         return np.asarray(self.spent_ns.sum(axis=1), np.float64)
-
-
-@dataclass(frozen=True)
-class TaskLayout:
-    """The instances of a plan in task order: the row of the first of each task, and of each operator its task.
-
-    What follows from the plan alone is worked out once, for all that is read of it.
-    """
-
-    graph: ExecutionGraph
-    first: Numbers
-    row: TaskRows
-
-    @classmethod
-    def of(cls, graph: ExecutionGraph) -> "TaskLayout":
-        """Return the layout of a plan."""
-        counts = np.array([task.parallelism for task in graph.tasks], np.int64)
-        rows = {operator: number for number, task in enumerate(graph.tasks) for operator in task.operators}
-        return cls(graph, np.cumsum(counts) - counts, rows)
-
-    @property
-    def count(self) -> int:
-        """The number of instances."""
-        return len(self.task)
-
-    @cached_property
-    def edges(self) -> Sequence[Edge]:
-        """The edges that are channels."""
-        return edges_between_tasks(self.graph)
-
-    @cached_property
-    def parallelism(self) -> Numbers:
-        """The instances of each task."""
-        return np.array([task.parallelism for task in self.graph.tasks], np.int64)
-
-    @cached_property
-    def producers(self) -> Numbers:
-        """The instances at the producing end of each edge."""
-        return self.parallelism[np.array([self.row[edge.producer] for edge in self.edges], np.int64)]
-
-    @cached_property
-    def consumers(self) -> Numbers:
-        """The instances at the consuming end of each edge."""
-        return self.parallelism[np.array([self.row[edge.consumer] for edge in self.edges], np.int64)]
-
-    @cached_property
-    def places(self) -> InstancePlaces:
-        """The places of instances in their tasks."""
-        return InstancePlaces(self.graph.tasks)
-
-    @cached_property
-    def producer_places(self) -> InstancePlaces:
-        """The places of instances at the producing end of each edge."""
-        return InstancePlaces([self.graph.tasks[self.row[edge.producer]] for edge in self.edges])
-
-    @cached_property
-    def consumer_places(self) -> InstancePlaces:
-        """The places of instances at the consuming end of each edge."""
-        return InstancePlaces([self.graph.tasks[self.row[edge.consumer]] for edge in self.edges])
-
-    @cached_property
-    def keeps_state(self) -> Sequence[bool]:
-        """Which tasks keep keyed state."""
-        return [is_stateful(self.graph, task) for task in self.graph.tasks]
-
-    @cached_property
-    def movable(self) -> Sequence[int]:
-        """The rows of tasks whose key groups can change their instances while the job runs."""
-        return [row for row, task in enumerate(self.graph.tasks) if refusal(self.graph, task.id) is None]
-
-    @cached_property
-    def task_names(self) -> tuple[str, ...]:
-        """The names of tasks."""
-        return tuple(map(self.graph.name, self.graph.tasks))
-
-    @cached_property
-    def sinks(self) -> Sequence[tuple[int, OperatorNode]]:
-        """The sinks, each with the row of its task."""
-        return [
-            (index, node)
-            for index, task in enumerate(self.graph.tasks)
-            for node in map(self.graph.node, task.operators)
-            if isinstance(node.spec, SinkSpec)
-        ]
-
-    @cached_property
-    def task(self) -> Numbers:
-        """The row of each instance's task."""
-        return np.repeat(np.arange(len(self.parallelism)), self.parallelism)
 
 
 def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: int) -> Reading:
@@ -251,102 +154,73 @@ class ReadingMerger:
         return self._budgets[1]
 
     def _read(self, time_ns: int, parts: Mapping[str, PartReading], process_cpu_ns: Mapping[str, float]) -> Reading:
-        layout, edges = self._layout, self._layout.edges
-        each = list(parts.values())
+        layout, each = self._layout, list(parts.values())
         figure = _Scattered(layout, each)
-        read_ns, places = np.full(layout.count, NAN), np.full(layout.count, "", object)
+        read_ns, place = np.full(layout.count, NAN), np.full(layout.count, -1, np.int64)
         read_ns[figure.of_rows] = np.array([part.time_ns for part in each], np.float64)[figure.part]
-        places[figure.of_rows] = np.array([*parts], object)[figure.part]
-        queue_rows = np.where(np.isnan(read_ns), NAN, 0.0)
-        counts = layout.parallelism
-        consumers = [layout.row[edge.consumer] for edge in edges]
-        received = _ByEdge(layout.consumers, layout.consumer_places, [part.received for part in each])
-        sent = _ByEdge(layout.producers, layout.producer_places, [part.sent for part in each])
-        waits = received("waiting")
-        for consumer, waiting in zip(consumers, waits, strict=True):
-            queue_rows[layout.first[consumer] :][: counts[consumer]] += waiting
-        offered = tuple(rows + waiting for rows, waiting in zip(received("rows"), waits, strict=True))
+        place[figure.of_rows] = figure.part
+        (sent,) = layout.senders.columns(together(SENT, [part.sent for part in each]), "rows")
+        received = together(RECEIVED, [part.received for part in each])
+        rows, waiting = layout.receivers.columns(received, "rows", "waiting")
+        waits = np.bincount(layout.receivers.instance, waiting, layout.count)
         return Reading(
             layout,
             time_ns,
             read_ns,
-            tuple(places.tolist()),
+            tuple(parts),
+            place,
             figure("is_running") == 1,
             figure("records_in"),
             np.stack([figure(name) for name in _ACTIVITIES], axis=1),
             figure("cpu_ns"),
             figure("steps"),
-            queue_rows,
+            np.where(np.isnan(read_ns), NAN, waits),
             figure("queue_bytes"),
             figure("hits"),
             figure("misses"),
             figure("waited_ns"),
             figure("stalled_ns"),
             figure("state_bytes"),
-            tuple(sent("rows")),
-            offered,
+            sent,
+            rows + waiting,
             *self._budgets_now(),
             _logs(figure, each),
             np.stack([figure(name) for name in ("calls", "call_ns", "call_errors")], axis=1),
             process_cpu_ns,
-            read_counts([*parts], [part.reuse for part in parts.values()]),
-            read_counts([*parts], [part.group_rows for part in parts.values()]),
+            read_counts([*parts], [part.reuse for part in each]),
+            read_counts([*parts], [part.group_rows for part in each]),
         )
 
 
 class _Scattered:
-    """Columns of the tables of parts, each figure in the row of its instance; NaN where there is none.
+    """Columns of the rows of parts, each figure in the row of its instance; NaN where there is none.
 
     ``of_rows`` has the row of each instance that was read, ``part`` the number of the part that it is in.
     """
 
     def __init__(self, layout: TaskLayout, parts: Sequence[PartReading]) -> None:
         self._layout = layout
-        table = pa.concat_tables([INSTANCES.empty_table(), *(part.instances for part in parts)])
-        self._table, kept = layout.places.kept(table, "task")
+        self._read, self.of_rows, kept = self.rows(together(INSTANCES, [part.instances for part in parts]))
         part = np.repeat(np.arange(len(parts)), [len(part.instances) for part in parts])
         self.part = part if kept is None else part[kept]
-        self.of_rows = self.rows(self._table)
 
-    def rows(self, instances: pa.Table) -> Numbers:
-        """Return the rows of the instances in a table."""
-        return self._layout.first[integers(instances, "task")] + self._layout.places.of(instances, "task")
-
-    def logs(self, parts: Sequence[PartReading]) -> pa.Table:
-        """Return what is known of the partitions of sources."""
-        table = pa.concat_tables([PARTITIONS.empty_table(), *(part.partitions for part in parts)])
-        return self._layout.places.kept(table, "task")[0]
+    def rows(self, read: Rows) -> tuple[Rows, Numbers, Bools | None]:
+        """Return what was read of instances that are there, their rows, and which part of it that is, None: all."""
+        found, places, kept = self._layout.places.kept(read, "task")
+        return found, self._layout.first[found["task"]] + places, kept
 
     def __call__(self, name: str) -> Floats:
         values = np.full(self._layout.count, NAN)
-        values[self.of_rows] = figures(self._table, name)
+        values[self.of_rows] = self._read[name]
         return values
 
 
 def _logs(figure: _Scattered, parts: Sequence[PartReading]) -> LogReadings:
-    table = figure.logs(parts)
-    return LogReadings(
-        figure.rows(table),
-        tuple(table.column("name").to_pylist()),
-        *(figures(table, name) for name in ("consumed", "behind", "appended")),
-    )
-
-
-class _ByEdge:
-    """Columns of tables with a row for each edge and instance at one end of it, by edge; NaN where there is none."""
-
-    def __init__(self, counts: Numbers, places: InstancePlaces, tables: Sequence[pa.Table]) -> None:
-        """``counts``: instances at that end of each edge, whose ``places`` are these."""
-        self._counts, self._places = counts, places
-        self._starts = np.cumsum(self._counts) - self._counts
-        self._table = places.kept(pa.concat_tables(tables), "edge")[0] if tables and len(counts) else None
-
-    def __call__(self, column: str) -> Sequence[Floats]:
-        values = np.full(int(self._counts.sum()), NAN)
-        if self._table is not None:
-            rows = self._starts[integers(self._table, "edge")] + self._places.of(self._table, "edge")
-            values[rows] = figures(self._table, column)
-        return np.split(values, self._starts[1:]) if len(self._counts) else []
+    found, rows, kept = figure.rows(together(PARTITIONS, [part.partitions for part in parts]))
+    names = tuple(chain.from_iterable(part.partition_names for part in parts))
+    if kept is not None:
+        names = tuple(compress(names, kept.tolist()))
+    return LogReadings(rows, names, found["consumed"].copy(), found["behind"].copy(), found["appended"].copy())
 
 
 def _budgets(graph: ExecutionGraph, options: LoopOptions, changed: Mapping[str, int | None]) -> tuple[Numbers, Floats]:

@@ -10,6 +10,7 @@ from penstock.engine.control.cluster_snapshot import NO_OWNERS, cluster_snapshot
 from penstock.engine.control.machine_load import MachineReading, MachineWindow, by_host, machine_columns
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import Known, Reading, ReadingMerger
+from penstock.model.columns import Ints
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
@@ -30,6 +31,20 @@ class _Heard:
     heard_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Seats:
+    """The row of each instance's machine, -1: it waits; ``elsewhere`` are the machines behind the ``names``.
+
+    They follow from the other three, which hardly ever change.
+    """
+
+    names: Sequence[str]
+    caller: str
+    places: Mapping[str, str]
+    elsewhere: Sequence[str]
+    rows: Ints
+
+
 class ReadingBook:
     """The last two readings of each task manager of a job."""
 
@@ -47,6 +62,7 @@ class ReadingBook:
         self._known: Known | None = None
         self._before: dict[str, _Heard] = {}
         self._after: dict[str, _Heard] = {}
+        self._seats: _Seats | None = None
         self.windows: Mapping[str, MachineWindow] = {}
         """What the process of each task manager has used in the window of the last snapshot, where that is known."""
 
@@ -80,23 +96,32 @@ class ReadingBook:
         self._last_ns = now_ns
         fresh = {name for name, heard in self._after.items() if now_ns - heard.heard_ns <= FRESH_NS}
         names = by_host(managers, {name: heard.machine for name, heard in self._after.items()})
-        # One that is lost keeps a row while instances count as being there.
-        elsewhere = [place for place in dict.fromkeys([caller, *places.values()]) if place not in names]
-        blank = MachineColumns((*names, *elsewhere), np.zeros(len(names) + len(elsewhere)))
+        seats = self._seated(names, caller, places)
+        blank = MachineColumns((*names, *seats.elsewhere), np.zeros(len(names) + len(seats.elsewhere)))
         before, after = (
             self._merged(heards, time_ns, fresh, caller)
             for heards, time_ns in ((self._before, before_ns), (self._after, now_ns))
         )
-        here = [places.get(name, "") for name in self._merger.names]
-        snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, here, owners)
+        snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, seats.rows, owners)
         windows = {
             name: window
             for name in fresh
             if (window := MachineWindow.between(_machine(self._before.get(name)), self._after[name].machine))
         }
-        self.windows = {name: window for name, window in windows.items() if name in names}
-        machines = machine_columns(names, elsewhere, windows, _cpu_percent(snapshot), silent_s)
+        self.windows = {name: windows[name] for name in names if name in windows}
+        machines = machine_columns(names, seats.elsewhere, windows, _cpu_percent(snapshot), silent_s)
         return replace(snapshot, machines=machines)
+
+    def _seated(self, names: Sequence[str], caller: str, places: Mapping[str, str]) -> _Seats:
+        """Return where instances are."""
+        seats = self._seats
+        if seats is None or (seats.names, seats.caller, seats.places) != (names, caller, places):
+            # One that is lost keeps a row while instances count as being there.
+            elsewhere = [place for place in dict.fromkeys([caller, *places.values()]) if place not in names]
+            rows = {"": -1} | {name: row for row, name in enumerate([*names, *elsewhere])}
+            here = np.array([rows[places.get(name, "")] for name in self._merger.names], np.int32)
+            seats = self._seats = _Seats(names, caller, dict(places), elsewhere, here)
+        return seats
 
     def _merged(self, heards: Mapping[str, _Heard], time_ns: int, fresh: Collection[str], caller: str) -> Reading:
         """Return the reading that was made of what was heard; what ends a window begins the next one."""

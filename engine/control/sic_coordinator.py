@@ -49,9 +49,8 @@ class SicCoordinator:
             return
         sums = np.zeros((len(KINDS), len(self.queries)))
         if len(part.sic):
-            query = np.asarray(part.sic.column("query").to_numpy(), np.intp)
             for row, name in enumerate(KINDS):
-                np.add.at(sums[row], query, np.asarray(part.sic.column(name).to_numpy(), np.float64))
+                np.add.at(sums[row], part.sic["query"], part.sic[name])
         self._heard[manager] = sums
 
     def forget(self, manager: str) -> None:

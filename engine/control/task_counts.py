@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.control.part_reading import figures, integers
+from penstock.engine.control.part_reading import COUNTS, Rows, together
 from penstock.model.columns import Floats, Names
 
 Numbers = NDArray[np.int64]
@@ -34,14 +33,14 @@ _NONE = np.zeros(0, np.int64)
 NO_COUNTS = TaskCounts((), _NONE, _NONE, _NONE, np.zeros(0))
 
 
-def read_counts(places: Sequence[str], tables: Sequence[pa.Table]) -> TaskCounts:
-    """Put together what was read at each place: tables with columns ``task``, ``cell`` and ``count``."""
-    if not tables:
-        return NO_COUNTS
-    table = pa.concat_tables(tables)
-    place = np.repeat(np.arange(len(tables)), [len(each) for each in tables])
-    task, cell = (np.asarray(integers(table, name), np.int64) for name in ("task", "cell"))
-    return TaskCounts(tuple(places), place, task, cell, figures(table, "count"))
+def read_counts(places: Sequence[str], parts: Sequence[Rows]) -> TaskCounts:
+    """Put together what was read at each place: rows with ``task``, ``cell`` and ``count``."""
+    if not any(map(len, parts)):
+        return TaskCounts(tuple(places), _NONE, _NONE, _NONE, np.zeros(0))
+    rows, place = together(COUNTS, parts), np.repeat(np.arange(len(parts)), [len(each) for each in parts])
+    return TaskCounts(
+        tuple(places), place, rows["task"].astype(np.int64), rows["cell"].astype(np.int64), rows["count"].copy()
+    )
 
 
 def risen(before: TaskCounts | None, after: TaskCounts, cells: int) -> tuple[Numbers, Floats]:

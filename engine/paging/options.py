@@ -2,10 +2,19 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from penstock.model.columns import Floats
+
 MANY_BUCKETS = 32
 """Without a budget buckets are larger where there are more than so many: each takes time of its own at every batch."""
 
 _MOST_PIECES = 64
+
+_PAGE_PART = 4
+"""One of so many parts of a budget is the page store's, within bounds."""
+
+_LEAST_PAGE_BYTES, _MOST_PAGE_BYTES = 1 << 20, 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,9 @@ class PagingOptions:
         """The page store's part of the budget."""
         if self.page_bytes is not None:
             return self.page_bytes
-        return 32 << 20 if self.budget_bytes is None else min(64 << 20, max(1 << 20, self.budget_bytes // 4))
+        if self.budget_bytes is None:
+            return 32 << 20
+        return min(_MOST_PAGE_BYTES, max(_LEAST_PAGE_BYTES, self.budget_bytes // _PAGE_PART))
 
     @property
     def held_bytes(self) -> int | None:
@@ -63,3 +74,9 @@ class PagingOptions:
             wanted = -(-(bucket_bytes * 3 // 2 + added_bytes) // self.largest_bytes(buckets))
             return int(min(_MOST_PIECES, 1 << max(1, (wanted - 1).bit_length())))
         return min(_MOST_PIECES, max(2, -(-(2 * bucket_bytes + added_bytes) // self.largest_bytes(2))))
+
+
+def budgets_of(held_bytes: Floats) -> Floats:
+    """Return the budgets of which so many bytes are for buckets; the inverse of `PagingOptions.held_bytes`."""
+    page = np.clip(held_bytes / (_PAGE_PART - 1), _LEAST_PAGE_BYTES, _MOST_PAGE_BYTES)
+    return np.ceil(held_bytes + page)

@@ -117,6 +117,19 @@ def test_cores_grow_to_the_need_and_not_beyond_it(needs: float) -> None:
     assert last.cores is not None and 1.0 < last.cores / needs <= 1.17
 
 
+def test_rows_that_are_late_once_ask_for_threads_unless_cores_lack_right_after() -> None:
+    def burst(throttled: float) -> Uses:
+        def uses(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+            if number == 30:
+                return {"appended": 2000.0, "consumed": 1140.0, "backlog": 5e4, "busy_threads": 8.0}
+            return {"throttled": throttled} if number == 31 else {}
+
+        return uses
+
+    seen = {lack: [name for _, name in actions(simulate(Sage(), 45, {"a": burst(lack)}))] for lack in (0.0, 4.0)}
+    assert "parallelism up" in seen[0.0] and "parallelism up" not in seen[4.0]
+
+
 def test_a_decision_is_one_resource_of_an_application() -> None:
     for _, decision in simulate(Sage(), 60, {"a": starved, "b": starved, "c": lambda number, has: {}}):
         if isinstance(decision, RescalePlan):

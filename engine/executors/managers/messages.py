@@ -235,15 +235,16 @@ class Metrics(Message, frozen=True):
 class Readings(Message, frozen=True):
     """The readings of a task manager's process and of what it hosts, once a second.
 
-    The tables are those of a `PartReading`, as Arrow streams; empty: there is none. ``keep``: the rates in force,
-    ``checks`` those of what waits.
+    They are those of a `PartReading`: the bytes of its rows, ``errors`` an Arrow stream or empty; ``instances`` None:
+    it hosts nothing. ``keep``: the rates in force, ``checks`` those of what waits.
     """
 
     machine: MachineReading
-    instances: bytes = b""
+    instances: bytes | None = None
     sent: bytes = b""
     received: bytes = b""
     partitions: bytes = b""
+    partition_names: tuple[str, ...] = ()
     keep: SetKeep | None = None
     errors: bytes = b""
     sic: bytes = b""

@@ -1,8 +1,15 @@
 """The readings and the status of one task manager as messages, and back."""
 
+import numpy as np
+
+from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import (
     COUNTS,
     ERRORS,
+    INSTANCES,
+    PARTITIONS,
+    RECEIVED,
+    SENT,
     SIC,
     PartReading,
     decode_table,
@@ -18,7 +25,7 @@ from penstock.engine.jobs.part_status import read_status
 from penstock.engine.transport.link_set import LinkSet
 from penstock.model.keep_rates import KeepRates
 
-_NO_ERRORS, _NO_SIC, _NO_COUNTS = ERRORS.empty_table(), SIC.empty_table(), COUNTS.empty_table()
+_NO_ERRORS = ERRORS.empty_table()
 
 
 def read_all(probe: Probe, hosted: HostedInstances | None, parts: DeployedParts, now_ns: int) -> ms.Readings:
@@ -26,34 +33,44 @@ def read_all(probe: Probe, hosted: HostedInstances | None, parts: DeployedParts,
     machine = probe.read()
     if hosted is None:
         return ms.Readings(machine)
-    part = read_part(hosted.build, now_ns)
+    return said(machine, read_part(hosted.build, now_ns, parts.sic.checks), parts.keep_now())
+
+
+def said(machine: MachineReading, part: PartReading, keep: ms.SetKeep | None = None) -> ms.Readings:
+    """Return what was read of a process and of its instances as a message, with the rates in force."""
     return ms.Readings(
         machine,
-        encode_table(part.instances),
-        encode_table(part.sent),
-        encode_table(part.received),
-        encode_table(part.partitions),
-        parts.keep_now(),
+        part.instances.tobytes(),
+        part.sent.tobytes(),
+        part.received.tobytes(),
+        part.partitions.tobytes(),
+        part.partition_names,
+        keep,
         encode_table(part.errors) if len(part.errors) else b"",
-        encode_table(part.sic) if len(part.sic) else b"",
-        parts.sic.checks,
-        encode_table(part.reuse) if len(part.reuse) else b"",
-        encode_table(part.group_rows) if len(part.group_rows) else b"",
+        part.sic.tobytes(),
+        part.checks,
+        part.reuse.tobytes(),
+        part.group_rows.tobytes(),
     )
 
 
 def part_of(readings: ms.Readings) -> PartReading | None:
     """Return what was read of instances, at the time of the machine's reading; None: there were none."""
-    if not readings.instances:
+    if readings.instances is None:
         return None
-    instances, sent, received, partitions = map(
-        decode_table, (readings.instances, readings.sent, readings.received, readings.partitions)
+    return PartReading(
+        readings.machine.time_ns,
+        np.frombuffer(readings.instances, INSTANCES),
+        np.frombuffer(readings.sent, SENT),
+        np.frombuffer(readings.received, RECEIVED),
+        np.frombuffer(readings.partitions, PARTITIONS),
+        readings.partition_names,
+        decode_table(readings.errors) if readings.errors else _NO_ERRORS,
+        np.frombuffer(readings.sic, SIC),
+        readings.checks,
+        np.frombuffer(readings.reuse, COUNTS),
+        np.frombuffer(readings.group_rows, COUNTS),
     )
-    errors = decode_table(readings.errors) if readings.errors else _NO_ERRORS
-    sic = decode_table(readings.sic) if readings.sic else _NO_SIC
-    reuse, group_rows = (decode_table(data) if data else _NO_COUNTS for data in (readings.reuse, readings.group_rows))
-    tables = (instances, sent, received, partitions, errors, sic)
-    return PartReading(readings.machine.time_ns, *tables, readings.checks, reuse, group_rows)
 
 
 def keep_of(readings: ms.Readings) -> KeepRates | None:

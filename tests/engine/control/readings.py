@@ -1,9 +1,8 @@
 """Readings of task managers made by hand, and a plan that they are of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 import penstock as ps
 from penstock.engine.control.job_control import JobControl, JobPlaces
@@ -15,6 +14,7 @@ from penstock.engine.control.part_reading import (
     RECEIVED,
     SENT,
     PartReading,
+    no_rows,
 )
 from penstock.engine.control.start_control import RECOMMENDED
 from penstock.model.config import LoopOptions
@@ -57,13 +57,16 @@ def part(
 
     ``logs`` are of the one partition that each reads.
     """
-    columns: dict[str, list[Any]] = {"task": [task for task, _ in rows], "number": [number for _, number in rows]}
-    for name in INSTANCE_COLUMNS:
-        columns[name] = [float(figures.get(name, 0.0)) for figures in rows.values()]
-    read = [(*instance, "0", *log) for instance, log in (logs or {}).items()]
-    partitions = pa.table([pa.array(values) for values in zip(*read, strict=True)], PARTITIONS) if read else None
-    tables = (pa.table(columns, INSTANCES), SENT.empty_table(), RECEIVED.empty_table())
-    return PartReading(int(time_s * 1e9), *tables, partitions or PARTITIONS.empty_table())
+    own = [(*at, *(figures.get(name, 0.0) for name in INSTANCE_COLUMNS)) for at, figures in rows.items()]
+    read = [(*instance, *log) for instance, log in (logs or {}).items()]
+    return PartReading(
+        int(time_s * 1e9),
+        np.array(own, INSTANCES),
+        no_rows(SENT),
+        no_rows(RECEIVED),
+        np.array(read, PARTITIONS),
+        ("0",) * len(read),
+    )
 
 
 def ran(seconds: float, cpu_s: float, rows: float = 100.0) -> Mapping[str, float]:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.engine.control.application_use import NO_STATE_BYTES, budget_of, with_use
+from penstock.engine.control.application_use import NO_STATE_BYTES, with_use
 from penstock.engine.control.machine_load import MachineReading, MachineWindow
-from penstock.engine.paging.options import PagingOptions
+from penstock.engine.paging.options import PagingOptions, budgets_of
 from penstock.model.snapshot import (
     ApplicationColumns,
     ClusterSnapshot,
@@ -69,7 +69,7 @@ def test_a_job_has_what_its_task_managers_and_budgets_are() -> None:
 
 @pytest.mark.parametrize("state_mb", [0.5, 3.0, 9.0, 100.0, 300.0])
 def test_the_budget_for_state_holds_it_and_hardly_more(state_mb: float) -> None:
-    budget = int(budget_of(state_mb * MB))
+    budget = int(budgets_of(np.array([state_mb * MB]))[0])
     held = PagingOptions(budget_bytes=budget).held_bytes
     assert held is not None and state_mb * MB <= held <= state_mb * MB + 4096
 

@@ -148,7 +148,7 @@ def test_an_instance_that_was_built_anew_has_its_own_age_and_no_counts(tmp_path:
     spent, records = last.spent_ns.copy(), last.records_in.copy()
     spent[3] *= since / spent[3].sum()
     records[3] = 10 * ROWS
-    sent = (last.sent[0], np.where(np.arange(2) == 1, 10.0 * ROWS, last.sent[1]))
+    sent = np.array([*last.sent[:3], 10.0 * ROWS])
     snapshot = cluster_snapshot("test", 1, first, replace(last, spent_ns=spent, records_in=records, sent=sent), MACHINE)
     own = snapshot.instances
     assert own.age_s is not None and own.settled_s is not None and own.records_in is not None

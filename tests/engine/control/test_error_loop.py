@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.benchmarks.latency.steady import SteadySource
 from penstock.engine.control.error_book import ErrorBook
-from penstock.engine.control.part_reading import ERRORS, INSTANCES, RECEIVED, SENT, PartReading
+from penstock.engine.control.part_reading import ERRORS, INSTANCES, RECEIVED, SENT, PartReading, no_rows
 from penstock.model.control import Limits, QueryLimit
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
@@ -110,7 +110,7 @@ def part(counts: ErrorCounts, number: int) -> PartReading:
         {"query": "sink", "number": number, "place": place, "figure": counts.figures[place]}
         for place in np.flatnonzero(counts.figures).tolist()
     ]
-    tables = (schema.empty_table() for schema in (INSTANCES, SENT, RECEIVED))
+    tables = map(no_rows, (INSTANCES, SENT, RECEIVED))
     return PartReading(0, *tables, errors=pa.Table.from_pylist(rows, ERRORS))
 
 

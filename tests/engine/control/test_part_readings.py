@@ -1,17 +1,19 @@
 """What is read in the parts of a job, and said, makes the snapshot of the whole."""
 
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from penstock.engine.control.cluster_snapshot import cluster_snapshot
-from penstock.engine.control.part_reading import PartReading, decode_table, encode_table, read_part
+from penstock.engine.control.part_reading import PartReading, read_part
 from penstock.engine.control.reading import Reading, ReadingMerger
 from penstock.engine.control.reading_book import FRESH_NS, ReadingBook
 from penstock.engine.core.clock import SystemClock
+from penstock.engine.executors.managers.messages import Readings, decode_for_head, encode
+from penstock.engine.executors.managers.part_readings import part_of, said
 from penstock.model.columns import Floats
 from penstock.model.snapshot import MachineColumns
 from tests.engine.control.readings import MANAGERS, OPTIONS, SECOND_NS, graph, machine, part, ran
@@ -23,8 +25,17 @@ NAMES = [name for task in GRAPH.tasks for name in GRAPH.instances(task)]
 APART = ("tm-0", "tm-1", "tm-0", "tm-1")
 
 
-def half(table: pa.Table, number: int) -> pa.Table:
-    return table.filter(pc.equal(table["number"], number))
+def half(whole: PartReading, number: int) -> PartReading:
+    """Return what was read of the instances of a number, as it comes to a head."""
+    tables = (whole.instances, whole.sent, whole.received, whole.partitions)
+    own = [table[table["number"] == number] for table in tables]
+    names = tuple(compress(whole.partition_names, (whole.partitions["number"] == number).tolist()))
+    read = machine(whole.time_ns / 1e9)
+    message = decode_for_head(encode(said(read, PartReading(whole.time_ns, *own, names))))
+    assert isinstance(message, Readings)
+    made = part_of(message)
+    assert made is not None
+    return replace(made, time_ns=whole.time_ns)
 
 
 def test_halves_of_a_job_that_were_sent_make_up_the_whole(tmp_path: Path) -> None:
@@ -32,19 +43,10 @@ def test_halves_of_a_job_that_were_sent_make_up_the_whole(tmp_path: Path) -> Non
     assert job.attempt.proceed(lambda: False, None, None) is None
     job.attempt.finish()
     plan, whole = job.build.graph, read_part(job.build, SystemClock().monotonic_ns())
-    parts = {
-        name: PartReading(
-            whole.time_ns,
-            *(
-                decode_table(encode_table(half(table, number)))
-                for table in (whole.instances, whole.sent, whole.received, whole.partitions)
-            ),
-        )
-        for number, name in enumerate(MANAGERS)
-    }
+    parts = {name: half(whole, number) for number, name in enumerate(MANAGERS)}
     places = ["tm-0", "tm-1"] * 3
     apart = ReadingMerger(plan, OPTIONS).merge(SECOND_NS, parts)
-    assert apart.places == tuple(places)
+    assert [apart.places[place] for place in apart.place.tolist()] == places
     one, other = (
         cluster_snapshot("test", 1, None, reading, MACHINES, places).as_dict()
         for reading in (apart, ReadingMerger(plan, OPTIONS).merge(SECOND_NS, {"tm-0": whole}))

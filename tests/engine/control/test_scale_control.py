@@ -2,18 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.levers import Levers
-from penstock.engine.control.part_reading import SENT, PartReading
+from penstock.engine.control.part_reading import SENT
 from penstock.engine.control.scale_actuator import ScaleActuator
 from penstock.engine.control.start_control import start_control
 from penstock.engine.jobs.attempt import JobPlan
@@ -96,8 +95,7 @@ def live(control: JobControl, seconds: int, meanwhile: Callable[[], None] = lamb
         for number, name in enumerate(MANAGERS):
             rows = {(0, number): ran(second, 0.1 * second, taken), (1, number): ran(second, BUSY * second, taken)}
             read = part(second, rows, {(0, number): (taken, (OFFERED - TAKEN) * second, OFFERED * second)})
-            sent = pa.table([pa.array([value]) for value in (0, number, taken)], SENT)
-            read = PartReading(read.time_ns, read.instances, sent, read.received, read.partitions)
+            read = replace(read, sent=np.array([(0, number, taken)], SENT))
             control.hear(name, machine(second, 0.5 * second, [0.9 * second]), read, second * SECOND_NS)
         control.tick(job_places(PLACES), second * SECOND_NS)
     control.close()

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from penstock.engine.control.cluster_snapshot import cluster_snapshot
-from penstock.engine.control.part_reading import COUNTS, encode_table, read_part
+from penstock.engine.control.part_reading import COUNTS, Rows, read_part
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.task_counts import read_counts, risen
 from penstock.engine.executors.managers import messages as ms
-from penstock.engine.executors.managers.part_readings import part_of
+from penstock.engine.executors.managers.part_readings import part_of, said
 from penstock.model.snapshot import MachineColumns
 from tests.engine.control.readings import OPTIONS, SECOND_NS, machine, part
 from tests.engine.control.test_cluster_snapshot import make
@@ -24,10 +23,8 @@ Counts = dict[tuple[int, int], float]
 CELLS = 8
 
 
-def table(counts: Counts) -> pa.Table:
-    return pa.Table.from_pylist(
-        [{"task": task, "cell": cell, "count": n} for (task, cell), n in counts.items()], COUNTS
-    )
+def table(counts: Counts) -> Rows:
+    return np.array([(*where, count) for where, count in counts.items()], COUNTS)
 
 
 def found(tasks: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> Counts:
@@ -85,20 +82,19 @@ def test_a_job_says_how_far_back_its_state_was_used(tmp_path: Path) -> None:
         accesses[task] += count
     told = read.instances
     counted: dict[int, float] = {}
-    for task, hits, misses in zip(*(told.column(name).to_pylist() for name in ("task", "hits", "misses")), strict=True):
+    for task, hits, misses in told[["task", "hits", "misses"]].tolist():
         if hits == hits:
             counted[task] = counted.get(task, 0.0) + hits + misses
     assert accesses == pytest.approx(counted) and sum(counted.values()) > 0
 
 
 def test_they_travel() -> None:
-    blank, reuse, groups = part(1, {}), table({(1, 3): 5.0}), table({(0, 2): 4.0})
-    tables = (blank.instances, blank.sent, blank.received, blank.partitions)
-    own = {"reuse": encode_table(reuse), "group_rows": encode_table(groups)}
-    message = ms.decode_for_head(ms.encode(ms.Readings(machine(1), *map(encode_table, tables), **own)))
+    reuse, groups = table({(1, 3): 5.0}), table({(0, 2): 4.0})
+    message = ms.decode_for_head(ms.encode(said(machine(1), replace(part(1, {}), reuse=reuse, group_rows=groups))))
     assert isinstance(message, ms.Readings)
     again = part_of(message)
-    assert again is not None and again.reuse == reuse and again.group_rows == groups
+    assert again is not None
+    assert again.reuse.tolist() == reuse.tolist() and again.group_rows.tolist() == groups.tolist()
 
 
 def test_key_groups_have_their_owners_and_rows(tmp_path: Path) -> None:
