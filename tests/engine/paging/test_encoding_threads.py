@@ -9,19 +9,14 @@ from typing import Any
 
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
+from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.frozen_buckets import FrozenBuckets, Keeping
 from penstock.engine.paging.options import PagingOptions
 from tests.engine.paging.counting import paged, spread
 
 
 def test_the_loop_encodes_a_bucket_while_the_thread_encodes_another() -> None:
-    operator = paged(PagingOptions(None, 8_000, 4_000))
-    stores = spread(operator)
-    list(operator.on_barrier(1))
-    keeping = _Halting()
-    frozen = stores.freeze(stores.buckets, keeping)
-    thread = threading.Thread(target=frozen.write)
-    thread.start()
+    stores, keeping, frozen, thread = _frozen()
     first = keeping.begun.get(timeout=60)
     others = [bucket for bucket in stores.buckets if bucket is not first]
     assert not frozen.may_thaw(first, 1e9) and not frozen.thaw(first)
@@ -50,13 +45,7 @@ def test_a_bucket_has_no_room_that_another_is_being_encoded_into() -> None:
 
 
 def test_a_release_waits_for_the_bucket_that_is_being_encoded() -> None:
-    operator = paged(PagingOptions(None, 8_000, 4_000))
-    stores = spread(operator)
-    list(operator.on_barrier(1))
-    keeping = _Halting()
-    frozen = stores.freeze(stores.buckets, keeping)
-    thread = threading.Thread(target=frozen.write)
-    thread.start()
+    stores, keeping, frozen, thread = _frozen()
     keeping.begun.get(timeout=60)
     releasing = threading.Thread(target=frozen.release)
     releasing.start()
@@ -67,6 +56,18 @@ def test_a_release_waits_for_the_bucket_that_is_being_encoded() -> None:
         each.join(60)
         assert not each.is_alive()
     assert not frozen.any_frozen() and frozen.image_bytes == 0 and frozen.thaw(stores.buckets[0])
+
+
+def _frozen() -> tuple[BucketStores, "_Halting", FrozenBuckets[Any], threading.Thread]:
+    """Return buckets that are frozen at a barrier, and the thread that writes them and halts at the first."""
+    operator = paged(PagingOptions(None, 8_000, 4_000))
+    stores = spread(operator)
+    list(operator.on_barrier(1))
+    keeping = _Halting()
+    frozen = stores.freeze(stores.buckets, keeping)
+    thread = threading.Thread(target=frozen.write)
+    thread.start()
+    return stores, keeping, frozen, thread
 
 
 @dataclass(frozen=True)
