@@ -7,6 +7,7 @@ decides at each look; who sheds acts, and what it orders is encoded for each tas
 all else is what runs.
 """
 
+import argparse
 import gc
 import sys
 import time
@@ -25,7 +26,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.control import SHED, Control, Shed
 
 INSTANCES = 2_000
-DECISIONS = 8
+DECISIONS = 6
 MOST_S = 1_200
 """After so many made-up seconds a policy that does not decide is given up."""
 
@@ -100,17 +101,25 @@ def measure(policy: str, instances: int = INSTANCES, decisions: int = DECISIONS)
     return TickCost(policy, job.instances, decides, wall, quiet, max(deciding + others), len(deciding), reason)
 
 
-def main(names: Sequence[str]) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print one line a policy."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.papers.tick_cost", description=__doc__)
+    parser.add_argument("policies", metavar="POLICY", nargs="*", help=f"{', '.join(NAMES)}; default: all of them")
+    names: list[str] = parser.parse_args(argv).policies
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: not timed; choose from {', '.join(NAMES)}")
     titles = (("instances", 10), ("decides ms", 11), ("wall ms", 8), ("other ms", 9), ("most ms", 8))
     print(f"{'policy':<14} " + " ".join(title.rjust(width) for title, width in titles))
     for name in names or NAMES:
         cost = measure(name)
         print(
             f"{cost.policy:<14} {cost.instances:>10,} {cost.decides_ms:>11.1f} {cost.decides_wall_ms:>8.1f} "
-            f"{cost.quiet_ms:>9.1f} {cost.most_ms:>8.1f}  {cost.reason[:_TOLD]}"
+            f"{cost.quiet_ms:>9.1f} {cost.most_ms:>8.1f}  {cost.reason[:_TOLD]}",
+            flush=True,
         )
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())
