@@ -31,6 +31,7 @@ PATIENCE_S = 600.0
 """How long the job is waited for."""
 
 LOOK_S = 0.05
+"""How often the job is asked what is waited for."""
 
 COUNTS = "counts"
 KEY_GROUPS = 128

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.engine.core.contract import Emission
-from penstock.engine.core.elements import Barrier, Watermark
+from penstock.engine.core.elements import Barrier, Element, Watermark
 from tests.engine.loop import Costly, channel, instance, rows
 from tests.engine.support import ManualClock
 
@@ -19,10 +19,10 @@ class Ticking(Costly):
         return ()
 
 
-def seen(*elements: object) -> list[str]:
+def seen(*elements: Element) -> list[str]:
     clock = ManualClock()
     operator = Ticking(clock)
-    one = instance("one", operator, clock, [channel(elements=elements)])  # type: ignore[arg-type]
+    one = instance("one", operator, clock, [channel(elements=elements)])
     assert one.gate is not None
     while one.gate.has_input():
         one.step()

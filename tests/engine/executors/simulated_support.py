@@ -1,7 +1,6 @@
 """Small pipelines for the simulator: over some hundreds of rows, in batches of a few."""
 
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -108,8 +107,7 @@ def in_parts(seeds, most=50):
     All are about as large, as of a few seeds not every kind of fault comes up.
     """
     parts = -(-seeds // most)
-    ends = [1 + seeds * part // parts for part in range(parts + 1)]
-    return [range(first, end) for first, end in pairwise(ends)]
+    return [range(1 + seeds * part // parts, 1 + seeds * (part + 1) // parts) for part in range(parts)]
 
 
 def part_name(seeds):

@@ -1,15 +1,20 @@
 """Every kind of keyed operator gives while its buckets go from instance to instance what it gives alone."""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.elements import Reroute
+from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_handover import GivenBucket
 from penstock.engine.paging.options import PagingOptions
+from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import moved
 from tests.engine.paging.driving import Paged, Plain, do, finish, steps_of
@@ -51,7 +56,8 @@ class Moving(Paged):
             while not operator.takes_reroute(reroute):
                 driven.timers()
             driven._pass(operator.released_watermark())
-            driven._take(operator.on_reroute(reroute))
+            with _nothing_pending_is_cut(operator):
+                driven._take(operator.on_reroute(reroute))
             self.under_way += [(taker, tuple(buckets)) for taker, buckets in operator.take_given().items()]
         self._owners = moved(self._owners, groups)
         rng.shuffle(self.under_way)
@@ -65,6 +71,21 @@ class Moving(Paged):
     def upload(self) -> None:
         super().upload()
         self.deliver()
+
+
+@contextmanager
+def _nothing_pending_is_cut(operator: PagedOperator) -> Iterator[None]:
+    """Watch that each bucket that is given or cut has put out what it kept for a quiet moment."""
+    cutter = operator._moves.cutter
+    take_out = cutter.take_out
+
+    def watched(bucket: Bucket) -> Any:
+        assert not bucket.operator.has_pending()
+        return take_out(bucket)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutter, "take_out", watched)
+        yield
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from penstock.engine.dataflow.handovers import Handover
 from penstock.engine.executors.managers.handover_parcel import HandoverReader, pack_handover
 from penstock.engine.paging.bucket_handover import GivenBucket
 from penstock.engine.paging.key_ranges import Span
+from penstock.model.errors import BugError
 from penstock.state.tables.image import StoreDump
 from tests.engine.transport.test_batch_body import batches
 
@@ -71,6 +72,13 @@ def test_handovers_come_out_one_after_the_other(given_: list[Handover]) -> None:
                         pairs = list(zip(part.batches[table], before.batches[table], strict=True))
                         assert all(rows.equals(of) for rows, of in pairs)
                         assert all(rows.schema.equals(of.schema, check_metadata=True) for rows, of in pairs)
+
+
+def test_batches_of_a_table_have_its_types() -> None:
+    mixed = [pa.record_batch({"x": pa.array([1], kind)}) for kind in (pa.int64(), pa.float64())]
+    given_ = GivenBucket(Span(0, 10), (StoreDump({"sums": mixed}),), ({},))
+    with pytest.raises(BugError, match="table 'sums' of a dump differ"):
+        contents_of(Handover(1, "counts", 0, 1, {"counts": [given_]}))
 
 
 def test_what_are_no_words_is_refused() -> None:
