@@ -38,12 +38,14 @@ class GuardRule:
     longer than they did are no pause: where more than is tolerated has waited for twice ``looks``, while rows went on
     all the time at the rates of now, the mean rate of these is what can be read. ``raise_by``: by no more rows that go
     on for each that comes, to all queries together, the controller raises in a cycle what the guard lowered, unless the
-    loop has time left. ``saturated``: the share of its time that the loop works from which on rows wait for it; below,
+    loop has time left, or less than ``idle_s`` of input has waited in all of ``history`` and the controller sheds
+    nothing. ``saturated``: the share of its time that the loop works from which on rows wait for it; below,
     they wait for something else, such as a slow sink, and to shed them would not help: the source is held back.
     """
 
     looks: int = 4
     tolerated_s: float = 0.5
+    idle_s: float = 0.1
     history: int = 20
     raise_by: float = 0.1
     saturated: float = 0.9
@@ -81,9 +83,11 @@ def decided(
     """Return the memory after a decision of the controller; caps that do not bind any more are gone.
 
     So are those of sources that are ``exempt``: they are kept whole, as when shedding is switched off. And so are
-    all, if the loop has had time left for as long as looks are remembered.
+    all, if for as long as looks are remembered the loop has had time left, or nothing has waited and nothing is to be
+    shed: a loop that takes what comes in small batches is busy all the time, whatever it could take.
     """
-    if _has_time(rule, memory.looks[1:]):
+    sheds = bool(rates.sources or rates.branches)
+    if _has_time(rule, memory.looks[1:]) or (not sheds and _keeps_up(rule, memory.looks)):
         return replace(memory, wanted=rates, caps={})
     caps = {
         name: min(NO_CAP, cap + rule.raise_by / len(shedders.parts(name)))
@@ -139,6 +143,19 @@ def _has_time(rule: GuardRule, looks: Sequence[Look]) -> bool:
     """Return whether the loop was never full for as many looks as backlogs grow over, in all that are remembered."""
     parts = [looks[first : first + rule.looks] for first in range(0, len(looks), rule.looks)]
     return len(looks) >= rule.history and all(_mean_worked(part) < rule.saturated for part in parts)
+
+
+def _keeps_up(rule: GuardRule, looks: Sequence[Look]) -> bool:
+    """Return whether next to nothing waited at any source in all looks that are remembered."""
+    length_s = looks[-1].time_s - looks[0].time_s if looks else 0.0
+    if len(looks) <= rule.history or length_s <= 0:
+        return False
+    first, last = looks[0].inputs, looks[-1].inputs
+    for name, read in last.items():
+        offered = (read.offered - first[name].offered) / length_s if name in first else 0.0
+        if any(name not in look.inputs or look.inputs[name].behind > rule.idle_s * offered for look in looks):
+            return False
+    return True
 
 
 def _mean_worked(looks: Sequence[Look]) -> float:

@@ -97,6 +97,24 @@ def test_a_loop_that_has_time_left_is_capped_no_more() -> None:
     assert capped(ONE, decided(RULE, later, ONE, KeepRates())) == KeepRates()
 
 
+def test_nothing_is_capped_any_more_once_nothing_waits_and_nothing_is_to_be_shed() -> None:
+    """The loop works all the time, as it does where it takes what comes in small batches."""
+    before = looks(GuardMemory(), 1000.0, 800.0, worked=1.0)
+    for waits, rates, is_capped in (
+        (90.0, KeepRates(), False),
+        (110.0, KeepRates(), True),
+        (90.0, KeepRates({"clicks": 0.9}), True),
+    ):
+        memory = before
+        for look in range(RULE.history + 1):
+            offered = 10_000 + 250.0 * look
+            inputs = {"clicks": SourceInput(offered, offered - waits)}
+            memory = looked(RULE, memory, ONE, 200.0 + look / 4, 1.0, inputs)
+            if look < RULE.history:
+                assert decided(RULE, memory, ONE, rates).caps
+        assert bool(decided(RULE, memory, ONE, rates).caps) == is_capped
+
+
 def test_a_controller_that_sheds_more_takes_over() -> None:
     memory = looks(GuardMemory(), 1000.0, 800.0, worked=1.0)
     memory = decided(RULE, memory, ONE, KeepRates({"clicks": 0.5}))
