@@ -37,6 +37,8 @@ INLINE_BYTES = 8 << 20
 class PagedOperator(Operator):
     """Stands for an operator whose every input has keys, and whose state lies by them."""
 
+    gives_state = True
+
     def __init__(
         self,
         make: Callable[[], Operator],
@@ -90,7 +92,7 @@ class PagedOperator(Operator):
             if left is None:
                 return
             rest = left
-        if backlog.under_way and not stores.writing_out():
+        if backlog.under_way and not stores.writing_out() and not self.has_room():
             # Whoever calls did not ask for room.
             yield from backlog.sweep()
         backlog.add(port, rest)
@@ -99,8 +101,11 @@ class PagedOperator(Operator):
         if stores.frozen():
             # The loop works it off in slices, as each bucket may have to be encoded first.
             return
-        # Only a batch that is too large for all that may wait is worked off at once: there is room until it is full.
-        if stores.direct() or backlog.bytes >= 2 * stores.options.waiting_bytes:
+        if stores.direct():
+            # Signals that come meanwhile need not wait for all buckets.
+            yield from backlog.sweep(SLICE_NS)
+        elif backlog.bytes >= 2 * stores.options.waiting_bytes:
+            # A batch that is too large for all that may wait is worked off at once: there is room until it is full.
             yield from backlog.sweep()
         yield from self._moves.make_room(0)
 
@@ -116,7 +121,7 @@ class PagedOperator(Operator):
         under_way = self._backlog.under_way
         self._backlog.add_watermark(time_us)
         if not under_way and stores.direct():
-            yield from self._backlog.sweep()
+            yield from self._backlog.sweep(SLICE_NS)
 
     def output_watermark(self, time_us: int) -> int:
         """Return the watermark that all buckets have passed."""
@@ -135,11 +140,17 @@ class PagedOperator(Operator):
         return 1 if stores.options.held_bytes is not None else min(MOST_AT_ONCE, 1 + len(stores.buckets) // 16)
 
     def has_room(self) -> bool:
-        """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much."""
-        options = self._stores.options
+        """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much.
+
+        Without a budget so much may come behind a sweep as is taken as one anyhow: a signal may be behind it.
+        """
+        options, backlog = self._stores.options, self._backlog
         if self._stores.writing_out() or self._stores.awaited:
-            return self._backlog.bytes + self._backlog.later_bytes < 2 * options.waiting_bytes
-        return not self._backlog.under_way and not self._backlog.is_full
+            return backlog.bytes + backlog.later_bytes < 2 * options.waiting_bytes
+        if backlog.under_way:
+            most_rows = self.batches_at_once() * self.context.batch_rows
+            return options.held_bytes is None and backlog.later_rows < most_rows
+        return not backlog.is_full
 
     def takes_barrier(self) -> bool:
         """Return whether everything is worked off and there, and the checkpoint before is written or given up."""
@@ -227,28 +238,32 @@ class PagedOperator(Operator):
                 yield from self._moves.advance(bucket, self._backlog.swept_us)
                 yield from bucket.operator.on_barrier(epoch)
 
-    def takes_reroute(self, reroute: Reroute) -> bool:
+    def takes_reroute(self, reroute: Reroute, *, is_last: bool) -> bool:
         """Return whether it does not concern this instance, or all rows before it are worked off.
 
-        What buckets keep for a quiet moment stays there, but for those that are given or cut; and the checkpoint before
-        is written or given up.
+        Where it ``is_last`` rows of the buckets that are given or cut are enough, and `on_reroute` sees to them. What
+        buckets keep for a quiet moment stays there, but for these; and the checkpoint before is written or given up.
         """
         stores = self._stores
         if not reroute.concerns(self.context.instance):
             return True
         if stores.awaited:
             return False
-        self._hurried = stores.frozen() or bool(self._backlog)
+        self._hurried = stores.frozen() or (bool(self._backlog) and not is_last)
         return not self._hurried and not stores.writing_out()
 
     def on_reroute(self, reroute: Reroute) -> Iterable[Emission]:
-        """Take what moves away out of the buckets, until `take_given`, and await what comes, until `install`."""
+        """Take what moves away out of the buckets, until `take_given`, and await what comes, until `install`.
+
+        Buckets that are given are brought to the last watermark before it, which others need not have come to.
+        """
         super().on_reroute(reroute)
         instance, owners = self.context.instance, self.context.key_groups
         if not reroute.concerns(instance):
             return
         self._hurried = False
-        self._given = yield from self._handover.give(reroute, owners, instance, self._backlog.swept_us)
+        yield from self._backlog.settle(self._handover.reached(reroute, owners, instance))
+        self._given = yield from self._handover.give(reroute, owners, instance, self._backlog.latest_us)
         yield from self._handover.make_way(reroute, owners, instance)
         yield from self._moves.make_room(0)
 

@@ -99,7 +99,7 @@ def test_a_move_completes_though_every_channel_is_full(name: str, tmp_path: Path
 
 def test_buckets_that_are_outside_move(tmp_path: Path) -> None:
     simulation = moving("sessions", tmp_path, TINY)
-    check([simulation.run(2)])
+    check([simulation.run(3)])
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_put_out_what_the_undisturbed_run_does")
