@@ -153,8 +153,9 @@ class Backlog:
 
         self._begin_sweep()
         yield from self._take_turns(None, reaches)
-        self._bring_forward([bucket for bucket in self._stores.buckets if reaches(bucket)])
-        yield from self._take_turns(None, reaches)
+        if self._later and (buckets := [bucket for bucket in self._stores.buckets if reaches(bucket)]):
+            self._bring_forward(buckets)
+            yield from self._take_turns(None, reaches)
         if any(reaches(turn.bucket) for turn in self._unswept):
             raise BugError("rows wait for a bucket that is about to be cut; please report it.")
 

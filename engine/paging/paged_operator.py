@@ -145,12 +145,13 @@ class PagedOperator(Operator):
         Without a budget so much may come behind a sweep as is taken as one anyhow: a signal may be behind it.
         """
         options, backlog = self._stores.options, self._backlog
+        waiting_bytes = backlog.bytes + backlog.later_bytes
         if self._stores.writing_out() or self._stores.awaited:
-            return backlog.bytes + backlog.later_bytes < 2 * options.waiting_bytes
-        if backlog.under_way:
+            return waiting_bytes < 2 * options.waiting_bytes
+        if backlog.under_way and options.held_bytes is None:
             most_rows = self.batches_at_once() * self.context.batch_rows
-            return options.held_bytes is None and backlog.later_rows < most_rows
-        return not backlog.is_full
+            return backlog.later_rows < most_rows and waiting_bytes < options.waiting_bytes
+        return not backlog.under_way and not backlog.is_full
 
     def takes_barrier(self) -> bool:
         """Return whether everything is worked off and there, and the checkpoint before is written or given up."""
