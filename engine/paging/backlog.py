@@ -126,7 +126,7 @@ class Backlog:
     def sweep(self, slice_ns: int | None = None) -> Iterator[Emission]:
         """Let every bucket work its share off, those in memory first; after ``slice_ns`` the rest is for later.
 
-        So is what a checkpoint that is written holds back, and without a budget what came meanwhile.
+        So is what a checkpoint that is written holds back.
 
         Only a bucket that has done so may be cut: the shares of the others are by their places.
         """
@@ -138,8 +138,6 @@ class Backlog:
             if self._unswept:
                 return
             self._end_sweep()
-            if slice_ns is not None and self._stores.options.held_bytes is None:
-                return
 
     def settle(self, spans: Sequence[Span]) -> Iterator[Emission]:
         """Let buckets that reach into ``spans`` work off all that has come; what waits for others waits on.

@@ -27,9 +27,6 @@ from penstock.state.tables.image import dump_of
 PAGES_NS = 1_000_000
 """After how long it is looked again whether more can go for a lower budget."""
 
-REST_NS = 20_000_000
-"""How long what came during a sweep waits for more, where all is in memory: others, as those that read, go first."""
-
 MOST_AT_ONCE = 8
 """No more batches that wait are taken as one."""
 
@@ -182,9 +179,10 @@ class PagedOperator(Operator):
             usable = [item for item in stores.buckets if stores.may_use(item, backlog.needed_bytes(item), room)]
             timers += [timer for bucket in usable if (timer := bucket.timer_ns()) is not None]
         if backlog:
-            at_once = self._hurried or backlog.is_full or backlog.has_ended or stores.frozen()
-            patience_ns = REST_NS if stores.is_together() else stores.options.patience_ns
-            timers.append(backlog.since_ns + (0 if at_once else patience_ns))
+            at_once = self._hurried or backlog.is_full or backlog.has_ended
+            # Where all is in memory rows wait for a checkpoint alone.
+            at_once |= stores.is_together()
+            timers.append(backlog.since_ns + (0 if at_once else stores.options.patience_ns))
         return min(timers, default=None)
 
     def has_pending(self) -> bool:

@@ -17,7 +17,7 @@ from penstock.engine.paging import paged_operator
 from penstock.engine.paging.bucket import Bucket, swept_us
 from penstock.engine.paging.bucket_handover import GivenBucket
 from penstock.engine.paging.options import PagingOptions
-from penstock.engine.paging.paged_operator import REST_NS, PagedOperator
+from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import moved
 from tests.engine.paging.counting import counts, everything, paged, rows, spread
@@ -193,12 +193,6 @@ def test_what_stays_keeps_what_it_kept_for_a_quiet_moment(tmp_path: Path) -> Non
     assert len(giver.take_given()[1]) == 1 and giver.has_pending()
 
 
-def _work_all_off(operator: PagedOperator, clock: ManualClock) -> None:
-    while operator.unanswered():
-        work_off(operator)
-        clock.advance_ns(REST_NS)
-
-
 def _pairs(rows: pa.RecordBatch) -> Iterator[tuple[str, int]]:
     return zip(rows.column("key_0").to_pylist(), rows.column("n").to_pylist(), strict=True)
 
@@ -206,10 +200,9 @@ def _pairs(rows: pa.RecordBatch) -> Iterator[tuple[str, int]]:
 def test_a_marker_waits_for_the_rows_of_what_moves_and_for_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is the watermark behind other rows passed on with it, though what moves has come to it."""
     monkeypatch.setattr(paged_operator, "SLICE_NS", 0)
-    clock = ManualClock()
-    giver = paged(PagingOptions(None, 2_000, 1_000), clock)
+    giver = paged(PagingOptions(None, 2_000, 1_000))
     stores = spread(giver)
-    _work_all_off(giver, clock)
+    work_off(giver)
     before, buckets = counts(giver), len(stores.buckets)
     assert before == everything(3)
     for _ in range(2):
@@ -226,7 +219,7 @@ def test_a_marker_waits_for_the_rows_of_what_moves_and_for_no_others(monkeypatch
     assert found and set(found.values()) == {5} and {swept_us(notes) for notes in given.notes} == {7}
     assert worked_off < 400 and giver.unanswered() and giver.output_watermark(7) < 7
     assert not giver.takes_barrier()
-    _work_all_off(giver, clock)
+    work_off(giver)
     assert giver.takes_barrier() and giver.output_watermark(7) == 7
     assert counts(giver) == Counter({key: 5 for key in before if key not in found})
     assert counts(giver).keys() | found.keys() == before.keys()
