@@ -1,7 +1,7 @@
 """Input of a paged operator that waits, and the sweeps in which every bucket works its share of it off.
 
 A sweep goes on in slices of the worker loop's time, and as far as a checkpoint that is written lets buckets be used.
-What comes meanwhile is behind everything that waits. Called by `paged_operator`.
+What comes meanwhile waits for the next one, but for rows of buckets that are about to move. Called by `paged_operator`.
 """
 
 import itertools
@@ -126,18 +126,20 @@ class Backlog:
     def sweep(self, slice_ns: int | None = None) -> Iterator[Emission]:
         """Let every bucket work its share off, those in memory first; after ``slice_ns`` the rest is for later.
 
-        So is what a checkpoint that is written holds back.
+        So is what a checkpoint that is written holds back; and in slices what came in the middle of the sweep: timers
+        have their turn between two of them, however much comes.
 
         Only a bucket that has done so may be cut: the shares of the others are by their places.
         """
         until_ns = None if slice_ns is None else self._clock.monotonic_ns() + slice_ns
-        # A watermark that came in the middle of a sweep takes one more.
         while self._waiting:
             self._begin_sweep()
             yield from self._take_turns(until_ns)
             if self._unswept:
                 return
             self._end_sweep()
+            if until_ns is not None:
+                return
 
     def settle(self, spans: Sequence[Span]) -> Iterator[Emission]:
         """Let buckets that reach into ``spans`` work off all that has come; what waits for others waits on.

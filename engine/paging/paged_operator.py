@@ -75,6 +75,7 @@ class PagedOperator(Operator):
         self._given: dict[int, tuple[GivenBucket, ...]] = {}
         self._hurried = False
         self._shrink_ns = 0
+        self._timers_from = 0
         # Idleness may wait behind rows that a barrier has worked off; `released_watermark` is when it goes on.
         self._asked_at_once = False
 
@@ -200,26 +201,42 @@ class PagedOperator(Operator):
         return bool(self._backlog)
 
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Work off a slice of what waits, then run the due timers of the buckets, as far as a checkpoint lets them."""
-        stores = self._stores
+        """Work off a slice of what waits, and run the due timers of the buckets between two sweeps."""
+        backlog = self._backlog
         yield from self._shrink(now_ns)
-        yield from self._backlog.sweep(SLICE_NS)
-        if self._backlog or (not self._timed and not self._keeping):
+        until_ns = self._clock.monotonic_ns() + SLICE_NS
+        yield from backlog.sweep(SLICE_NS)
+        if backlog.under_way:
             return
+        if self._timed or self._keeping:
+            yield from self._run_timers(now_ns)
+        if backlog:
+            yield from backlog.sweep(max(0, until_ns - self._clock.monotonic_ns()))
+
+    def _run_timers(self, now_ns: int) -> Iterable[Emission]:
+        """Run a slice of the due timers, from where the last one ended, as far as a checkpoint lets buckets be used."""
+        stores, backlog = self._stores, self._backlog
         began_ns = self._clock.monotonic_ns()
-        for bucket in list(stores.buckets):
+        first = self._timers_from % len(stores.buckets)
+        for place, bucket in enumerate([*stores.buckets[first:], *stores.buckets[:first]], first):
             due_ns = bucket.timer_ns()
-            pending = bucket.is_resident and bucket.operator.has_pending()
+            # It is no quiet moment while rows wait.
+            pending = not backlog and bucket.is_resident and bucket.operator.has_pending()
             if not pending and (due_ns is None or due_ns > now_ns):
                 continue
-            if stores.may_use(bucket, self._backlog.needed_bytes(bucket), stores.room()) and stores.use(bucket):
+            if stores.may_use(bucket, backlog.needed_bytes(bucket), stores.room()) and stores.use(bucket):
                 stores.accessed.use(bucket)
-                yield from self._moves.load(bucket)
+                yield from self._moves.load(bucket, backlog.bytes)
                 bucket.touch()
                 yield from bucket.operator.on_timer(now_ns)
-                yield from self._moves.fit(bucket)
+                if backlog:
+                    # Rows that wait are by the places of the buckets: it is cut when it has worked off its own.
+                    yield from self._moves.make_room(backlog.bytes)
+                else:
+                    yield from self._moves.fit(bucket)
                 if self._clock.monotonic_ns() - began_ns >= SLICE_NS:
                     # The others are still due.
+                    self._timers_from = place + 1
                     return
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
