@@ -264,8 +264,8 @@ class Operator(ABC):
     def takes_reroute(self, reroute: Reroute, *, is_last: bool) -> bool:
         """Return whether `on_reroute` may be called: a marker is there. As long as not, it waits as for `has_room`.
 
-        Who gives or takes has nothing unanswered then: behind the marker givers and takers are at one watermark. Where
-        it ``is_last`` nobody behind it ``gives_state``, and what waits for key groups that stay may be unanswered.
+        Who gives or takes has nothing unanswered then, so that givers and takers are at one watermark behind the
+        marker. Only where it ``is_last``, as nobody behind it ``gives_state``, may what waits for key groups that stay.
         """
         return not reroute.concerns(self.context.instance) or not self.unanswered()
 

@@ -5,6 +5,7 @@ What comes meanwhile waits for the next one, but for rows of buckets that are ab
 """
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import cast
@@ -179,11 +180,13 @@ class Backlog:
                 continue
             port, batch = item
             inside = self._stores.within(port, batch.rows, buckets)
-            rows, others = (batch.rows.filter(pa.array(mask)) for mask in (inside, ~inside))
-            if rows.num_rows:
-                parts.add(port, batch.with_rows(rows), self._stores.places(port, rows, buckets))
-            if others.num_rows:
-                self._add_later(port, batch.with_rows(others))
+            if not inside.any():
+                self._add_later(port, batch)
+                continue
+            rows = batch.rows if inside.all() else batch.rows.filter(pa.array(inside))
+            parts.add(port, batch.with_rows(rows), self._stores.places(port, rows, buckets))
+            if rows.num_rows < len(inside):
+                self._add_later(port, batch.with_rows(batch.rows.filter(pa.array(~inside))))
         first, counts = self._waiting.add_parts(parts), parts.counts().tolist()
         turns = (BucketTurn(first + place, bucket, counts[place]) for place, bucket in enumerate(buckets))
         self._unswept.append(turn for turn in turns if turn.rows)
@@ -232,8 +235,11 @@ class Backlog:
             self.passed_us = max(self.passed_us, self._moves.output_watermark(waiting.watermark_us))
             self.released_us = self.passed_us
         waiting.clear()
-        later, self._later, self.later_bytes, self.later_rows = self._later, [], 0, 0
-        for item in joined(later, minds_watermarks=self._minds_watermarks):
+        later, self._later, self.later_bytes, self.later_rows = deque(self._later), [], 0, 0
+        items = (later.popleft() for _ in range(len(later)))
+        # With a budget more may wait than there is room to join.
+        is_bound = self._stores.options.held_bytes is not None
+        for item in items if is_bound else joined(items, minds_watermarks=self._minds_watermarks):
             if isinstance(item, Watermark):
                 self.add_watermark(item.time_us)
             else:

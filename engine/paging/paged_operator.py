@@ -143,7 +143,7 @@ class PagedOperator(Operator):
     def has_room(self) -> bool:
         """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much.
 
-        Without a budget so much may come behind a sweep as is taken as one anyhow: a signal may be behind it.
+        Without a budget batches may come behind a sweep until as much waits as is taken as one: a signal may be behind.
         """
         options, backlog = self._stores.options, self._backlog
         waiting_bytes = backlog.bytes + backlog.later_bytes
@@ -217,7 +217,7 @@ class PagedOperator(Operator):
         """Run a slice of the due timers, from where the last one ended, as far as a checkpoint lets buckets be used."""
         stores, backlog = self._stores, self._backlog
         began_ns = self._clock.monotonic_ns()
-        first = self._timers_from % len(stores.buckets)
+        first = min(self._timers_from, len(stores.buckets))
         for place, bucket in enumerate([*stores.buckets[first:], *stores.buckets[:first]], first):
             due_ns = bucket.timer_ns()
             # It is no quiet moment while rows wait.
@@ -236,7 +236,7 @@ class PagedOperator(Operator):
                     yield from self._moves.fit(bucket)
                 if self._clock.monotonic_ns() - began_ns >= SLICE_NS:
                     # The others are still due.
-                    self._timers_from = place + 1
+                    self._timers_from = (place + 1) % len(stores.buckets)
                     return
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:

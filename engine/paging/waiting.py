@@ -130,7 +130,7 @@ def joined(
 
 def _alike(one: Batch, other: Batch) -> bool:
     """Return whether rows are of the same rates."""
-    return (one.keep, one.keys) == (other.keep, other.keys)
+    return (one.keep, one.branches, one.keys) == (other.keep, other.branches, other.keys)
 
 
 def _together(run: list[Batch]) -> Batch:
