@@ -232,7 +232,8 @@ def test_a_loop_without_instances_is_done() -> None:
     assert isinstance(worker.step(), Done)
 
 
-def test_who_can_read_goes_first_once_others_have_used_much_of_the_core() -> None:
+@pytest.mark.parametrize("is_thin", [True, False])
+def test_who_can_read_goes_first_once_those_without_a_full_batch_have_used_much_of_the_core(is_thin: bool) -> None:
     clock, turns = ManualClock(), Turns()
     busy, reader = (instance(name, Costly(clock), clock, [channel(name)]) for name in ("busy", "reader"))
     turns.place(busy, TurnStanding.EAGER)
@@ -242,5 +243,5 @@ def test_who_can_read_goes_first_once_others_have_used_much_of_the_core() -> Non
         following = turns.next()
         assert following is not None
         ran.append(following)
-        turns.spend(following, MOST_AHEAD_NS // 5)
-    assert ran == [*[busy] * 5, reader, *[busy] * 5, reader]
+        turns.spend(following, MOST_AHEAD_NS // 5, is_thin=is_thin and following is busy)
+    assert ran == ([*[busy] * 5, reader, *[busy] * 5, reader] if is_thin else [busy] * 12)
