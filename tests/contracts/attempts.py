@@ -220,8 +220,8 @@ class Bench:
         return uploaded
 
     def for_a_while(self) -> None:
-        """Let it go on for as long as 500 looks take."""
-        looks = iter(range(500))
+        """Let it go on for as long as 50 looks take."""
+        looks = iter(range(50))
         self.until(lambda: next(looks, None) is None)
 
     def end(self) -> None:
