@@ -3,17 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from penstock.engine.core.clock import ManualClock
-from penstock.engine.core.contract import MAIN, RowCounters
-from penstock.engine.core.elements import Barrier, Batch, Reroute
+from penstock.engine.core.contract import RowCounters
+from penstock.engine.core.elements import Barrier, Batch
 from penstock.engine.dataflow.chain import BREATH, Awaited, ChainNode, push
-from penstock.engine.paging import paged_operator
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import MOST_AT_ONCE
-from penstock.model.ids import TaskId
-from tests.engine.loop import channel, forward
 from tests.engine.paging.counting import LITTLE, counts, everything, on_pages, paged, pages_cut, rows, spread
 from tests.engine.paging.kinds import batch_of
 
@@ -73,23 +68,3 @@ def test_the_more_buckets_there_are_the_more_batches_are_taken_as_one() -> None:
     assert operator.batches_at_once() == min(MOST_AT_ONCE, 1 + len(operator._stores.buckets) // 16) > 1
     assert paged(LITTLE).batches_at_once() == 1
     assert spread(bound := paged(LITTLE)).buckets and bound.batches_at_once() == 1
-
-
-@pytest.mark.parametrize("behind", [None, "in its chain", "in a task that moves with it"])
-def test_a_marker_goes_past_rows_that_wait_unless_state_behind_moves_with_it(
-    behind: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paged_operator, "SLICE_NS", 0)
-    operator = paged(PagingOptions(None, 2_000, 1_000))
-    spread(operator)
-    node = ChainNode("op", operator, RowCounters())
-    if behind == "in its chain":
-        node.chained[MAIN] = [ChainNode("behind", paged(PagingOptions()), RowCounters())]
-    elif behind is not None:
-        (output,) = forward(channel())
-        output.leads_to = TaskId(0)
-        node.exchanged[MAIN] = [output]
-    list(operator.process(0, Batch(batch_of(rows(400)))))
-    assert operator.unanswered()
-    waits = [room for room in push(node, 0, Reroute(1, TaskId(0), ((0, 0, 1),))) if isinstance(room, Awaited)]
-    assert bool(waits) == operator.takes_barrier() == (behind is not None)
