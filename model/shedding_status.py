@@ -1,6 +1,6 @@
 """What load shedding does to a running job, for status, metrics and summaries."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 DIGITS = 6
 """The digits behind the point of a share as people read it."""
@@ -25,13 +25,15 @@ class QueryAccuracy:
 
     def rounded(self) -> "QueryAccuracy":
         """Return it with shares to `DIGITS` digits: rates multiplied are off in the last of a double."""
-        return replace(
-            self,
-            minimum=round(self.minimum, DIGITS),
-            desired=round(self.desired, DIGITS),
-            current=round(self.current, DIGITS),
-            error=None if self.error is None else round(self.error, DIGITS),
-            granted=None if self.granted is None else round(self.granted, DIGITS),
+        return QueryAccuracy(
+            self.query,
+            round(self.minimum, DIGITS),
+            self.priority,
+            round(self.desired, DIGITS),
+            round(self.current, DIGITS),
+            self.max_error,
+            None if self.error is None else round(self.error, DIGITS),
+            None if self.granted is None else round(self.granted, DIGITS),
         )
 
 

@@ -100,9 +100,9 @@ class QualityOfData(Policy[QodMemory]):
         stays = np.array([not self.moves or (self.confirms and name not in confirmed) for name in names], np.bool_)
         at_minimum, least = is_warming | in_progress.leaving, without_backlog.min_req_cpu
         cycle = plan_cycle(figures, at_minimum, self.share_out, least, stays)
-        unable: CycleOutcome | None = None
+        unable: int | None = None
         if not self.moves and cycle.waits.any():
-            unable = plan_cycle(figures, at_minimum, self.share_out, least)
+            unable = moves_that_help(figures, at_minimum, least)
         plan = _shed_plan(snapshot, without_backlog, is_warming, cycle, unable)
         is_shedding = bool(plan.source_keep or plan.edge_keep)
         moves = with_moves(in_progress.pending, without_backlog, cycle.moves, names, snapshot.time_s)
@@ -161,11 +161,7 @@ def plan_cycle(
     required_with_backlog = figures.min_req_cpu
     figures = figures if least is None else replace(figures, min_req_cpu=least)
     machines = len(figures.a_cpu)
-    is_warming_machine = np.zeros(machines, np.bool_)
-    is_warming_machine[figures.machine[is_warming]] = True
-    required = total(figures.min_req_cpu, figures.machine, machines)
-    spare = figures.a_cpu - required
-    short = (spare < -_ROUNDING) & ~is_warming_machine
+    is_warming_machine, spare, short = _after_minimums(figures, is_warming)
     waits = np.zeros(machines, np.bool_) if stays is None else short & stays
     moves, failed = _rescheduled(figures, spare, short & ~waits)
 
@@ -192,6 +188,23 @@ def plan_cycle(
     return CycleOutcome(desired, granted, figures.a_cpu, moves, short, waits, failed)
 
 
+def moves_that_help(figures: Figures, is_warming: Bools, least: Floats) -> int:
+    """Return how many instances `plan_cycle` would move if nothing had to stay where it is."""
+    figures = replace(figures, min_req_cpu=least)
+    _, spare, short = _after_minimums(figures, is_warming)
+    moves, _ = _rescheduled(figures, spare, short)
+    return len(moves)
+
+
+def _after_minimums(figures: Figures, is_warming: Bools) -> tuple[Bools, Floats, Bools]:
+    """Return by machine whether it warms up, the CPU after the minimums, and whether these do not fit."""
+    machines = len(figures.a_cpu)
+    is_warming_machine = np.zeros(machines, np.bool_)
+    is_warming_machine[figures.machine[is_warming]] = True
+    spare = figures.a_cpu - total(figures.min_req_cpu, figures.machine, machines)
+    return is_warming_machine, spare, (spare < -_ROUNDING) & ~is_warming_machine
+
+
 def _rescheduled(figures: Figures, spare: Floats, short: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return the moves, and the machines on which one failed; `spare`: CPU by machine after the minimums."""
     overloaded = np.flatnonzero(short)
@@ -202,11 +215,12 @@ def _rescheduled(figures: Figures, spare: Floats, short: Bools) -> tuple[dict[in
             sparing_order(figures.machine[candidates], figures.p[candidates], figures.min_req_cpu[candidates])
         ]
         p, required = figures.p[candidates].tolist(), figures.min_req_cpu[candidates].tolist()
+        instances = candidates.tolist()
         begin = np.searchsorted(figures.machine[candidates], overloaded).tolist()
         end = np.searchsorted(figures.machine[candidates], overloaded, side="right").tolist()
         for machine, a, b in zip(overloaded.tolist(), begin, end, strict=True):
             evicted, _ = kill_tasks(-float(spare[machine]), p[a:b], required[a:b])
-            movers += candidates[[a + at for at in evicted]].tolist()
+            movers += [instances[a + at] for at in evicted]
     targets = reserve(spare, figures.min_req_cpu[movers].tolist())
     moves = {instance: machine for instance, machine in zip(movers, targets, strict=True) if machine is not None}
     stuck = [instance for instance, machine in zip(movers, targets, strict=True) if machine is None]
@@ -230,9 +244,9 @@ def _shed_plan(
     figures: Figures,
     is_warming: Bools,
     cycle: CycleOutcome,
-    unable: CycleOutcome | None = None,
+    unable: int | None = None,
 ) -> ShedPlan:
-    """Return the plan of a cycle; ``unable``: what it would have been if somebody moved instances."""
+    """Return the plan of a cycle; ``unable``: how many instances would have gone if somebody moved them."""
     graph, row = figures.graph, figures.row
     source_keep, edge_keep = keep_settings(graph, cycle.desired)
     demands = _thread_demands(figures)
@@ -274,7 +288,7 @@ def _shed_plan(
             "machines_warming": warm,
             "tasks_unmeasured": figures.unmeasured_tasks,
         }
-        | ({} if unable is None else {"moves_without_actuator": len(unable.moves)}),
+        | ({} if unable is None else {"moves_without_actuator": unable}),
     )
 
 

@@ -64,26 +64,26 @@ def counted_backlog(
     nothing = np.full(len(partitions), np.nan)
     taken = np.nan_to_num(total_with_means(_column(partitions.consumed, nothing), of_task, count))
     offered = np.nan_to_num(total_with_means(_column(partitions.appended, nothing), of_task, count)) / snapshot.window_s
-    begun_anew = _begun_anew(snapshot)
-    is_saturated = _on_saturated_machines(snapshot)
     counted, exempt, near, old_now = waiting.copy(), set[str](), set[str](), dict[str, float]()
+    columns = waiting, taken, offered, _begun_anew(snapshot), _on_saturated_machines(snapshot)
+    waits, took, comes, begun_anew, is_saturated = (column.tolist() for column in columns)
     for task in np.unique(of_task).tolist():
         name = tasks.name[task]
         remaining = 0.0
         if not rule.shed_old:
             # Of a window in which it began, what came within it is new.
-            began = waiting[task] - offered[task] * snapshot.window_s
-            before = began if old is None or begun_anew[task] else old.get(name, began + taken[task]) - taken[task]
-            remaining = float(min(waiting[task], max(0.0, before)))
+            began = waits[task] - comes[task] * snapshot.window_s
+            before = began if old is None or begun_anew[task] else old.get(name, began + took[task]) - took[task]
+            remaining = min(waits[task], max(0.0, before))
         bound_s = rule.max_lag_s.get(name)
-        tolerated = offered[task] * (TOLERATED_S if bound_s is None else bound_s)
-        counted[task] = max(0.0, waiting[task] - remaining - tolerated) if is_saturated[task] else 0.0
+        tolerated = comes[task] * (TOLERATED_S if bound_s is None else bound_s)
+        counted[task] = max(0.0, waits[task] - remaining - tolerated) if is_saturated[task] else 0.0
         if remaining > tolerated:
             exempt.add(name)
             counted[task] = 0.0
-        if bound_s is not None and waiting[task] - remaining <= tolerated and name not in shed_tasks:
+        if bound_s is not None and waits[task] - remaining <= tolerated and name not in shed_tasks:
             exempt.add(name)
-        if name not in exempt and is_saturated[task] and waiting[task] - remaining > NEAR * tolerated:
+        if name not in exempt and is_saturated[task] and waits[task] - remaining > NEAR * tolerated:
             near.add(name)
         old_now[name] = remaining
     share = np.divide(counted, waiting, np.zeros(count), where=waiting > 0)

@@ -9,6 +9,7 @@ LINE = Mapping[str, Sequence[tuple[float, float]]]
 """Points of seconds and a value, by the name of their line."""
 
 COLOURS = ("#0b6e99", "#e0a030", "#7a9e3b", "#a05a8c")
+MARKED = "#999"
 WIDTH, LEFT, RIGHT, TOP, HEIGHT, GAP, BOTTOM = 900, 64, 16, 44, 220, 56, 36
 
 
@@ -21,8 +22,11 @@ class Span:
     until_s: float
 
 
-def draw(ages_ms: LINE, rates: LINE, spans: Sequence[Span]) -> str:
-    """Return the SVG text of ages in milliseconds, above 0, and of rates in rows a second."""
+def draw(ages_ms: LINE, rates: LINE, spans: Sequence[Span], marks: Sequence[Span] = ()) -> str:
+    """Return the SVG text of ages in milliseconds, above 0, and of rates in rows a second.
+
+    ``marks`` are spans with a bar between the two, named once.
+    """
     points = [point for line in (*ages_ms.values(), *rates.values()) for point in line]
     first, last = min(second for second, _ in points), max(second for second, _ in points)
     height = TOP + 2 * HEIGHT + GAP + BOTTOM
@@ -41,6 +45,12 @@ def draw(ages_ms: LINE, rates: LINE, spans: Sequence[Span]) -> str:
             f'<rect x="{left:.1f}" y="{TOP}" width="{right - left:.1f}" height="{2 * HEIGHT + GAP}" fill="#eee"/>'
         )
         parts.append(f'<text x="{left:.1f}" y="{TOP - 4}" fill="#444">{escape(span.name)}</text>')
+    for number, mark in enumerate(marks):
+        left, right = x(mark.from_s), max(x(mark.until_s), x(mark.from_s) + 1)
+        y = TOP + HEIGHT + 14
+        parts.append(f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="8" fill="{MARKED}"/>')
+        if not number:
+            parts.append(f'<text x="{left:.1f}" y="{y + 20}" fill="#444">{escape(mark.name)}</text>')
     values = [value for line in ages_ms.values() for _, value in line]
     low, high = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values) * 1.01))
     decade = low

@@ -3,13 +3,16 @@
 Aggregates of many keys, all of which one of two task managers has. First it takes rows as fast as it can, with its
 checkpoints, and then at a share of that rate, each with the time at which it was due. In one run: for a while nothing
 happens, half of what the one task manager has moves to the other, and the job is stopped and started again from its
-last checkpoint. Rows that were due meanwhile come afterwards, as old as they are.
+last checkpoint. Rows that were due meanwhile come afterwards, as old as they are. Both begin half an interval behind
+the end of a checkpoint, while none is under way, and both are held against the same whole intervals before the move.
 """
 
 import math
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 
 import penstock as ps
 from penstock.benchmarks.cluster.ages import SLOT_NS, AgesOverTime, read_ages
+from penstock.benchmarks.cluster.checkpoint_times import PATIENCE_S, CheckpointTimes
 from penstock.benchmarks.cluster.due_keys import DueKeys, Phases
 from penstock.benchmarks.cluster.move_chart import Span, draw
 from penstock.benchmarks.cluster.move_figures import Curve, ages, line, rates
@@ -24,14 +28,8 @@ from penstock.benchmarks.cluster.settings import TWO, Cores
 from penstock.dsl.job import Handle, Job
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.recovery import RecoveringJob
-from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder
+from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder, MoveSummary
 from penstock.model.key_groups import Owners, assign
-
-PATIENCE_S = 600.0
-"""How long the job is waited for."""
-
-LOOK_S = 0.05
-"""How often the job is asked what is waited for."""
 
 COUNTS = "counts"
 KEY_GROUPS = 128
@@ -44,26 +42,35 @@ INTERVAL_S = 30
 DRAIN_S = 5.0
 """A rate is taken to be steady after so long."""
 
+CAPACITY_INTERVALS = 3
+"""What the job takes is the median of so many whole intervals of checkpoints."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """Whole intervals of checkpoints in which nothing else happened.
+    """Whole intervals of checkpoints in which nothing else happened, each from the end of one to that of another.
 
     ``falls_behind_s``: by how much more rows were late at the end than at the beginning. ``cores`` that the job and the
     driver used.
     """
 
-    span: Span
+    ends_s: tuple[float, ...]
     falls_behind_s: float
     cores: float
+
+    @property
+    def span(self) -> Span:
+        """All of them."""
+        return Span("before", self.ends_s[0], self.ends_s[-1])
 
 
 def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[str, float | str]]:
     """Return a line for the move and one for the stop and start, and draw the curve; see `move_figures.line`.
 
-    ``full_rows_s`` is what the job counts with its checkpoints, over a whole interval of them; rows come at ``load`` of
-    it. The move begins behind a checkpoint, after about ``quiet_s`` and at least one interval. ``falls_behind_s`` says
-    whether the rate was one that the job keeps up with, ``cores_before`` the cores that it and the driver used.
+    ``full_rows_s`` is what the job counts with its checkpoints, the median of whole intervals of them, ``full_spread``
+    how far these lie apart; rows come at ``load`` of it. Before the move are about two ``quiet_s``, in whole intervals.
+    ``falls_behind_s`` says whether the rate was one that the job keeps up with, ``cores_before`` the cores that it and
+    the driver used, ``checkpoint_s`` how long a checkpoint took then.
     """
     with TemporaryDirectory(prefix="penstock-") as folder:
         home = Path(folder)
@@ -71,28 +78,29 @@ def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[
         phases = Phases(home)
         interval_s = min(INTERVAL_S, math.ceil(quiet_s))
         handle = _started(home, keys, phases, interval_s)
-        _await(handle, lambda: bool(_job_of(handle).places()))
+        times = CheckpointTimes(handle)
+        times.until(lambda: bool(_job_of(handle).places()))
         _gather(handle)
         phases.fill()
-        _await(handle, lambda: handle.metrics().source_rows >= keys)
-        full_rows_s = _full_rate(handle, phases)
-        rows_per_s = round(full_rows_s * load)
+        times.until(lambda: handle.metrics().source_rows >= keys)
+        full = _full_rates(times, phases)
+        rows_per_s = round(median(full) * load)
         begin_ns = phases.pace(rows_per_s)
-        before = _nothing_happens(handle, max(1, round(quiet_s / interval_s)), begin_ns, rows_per_s)
-        moved = _span("move", lambda: _spread(handle))
-        time.sleep(quiet_s)
+        before = _nothing_happens(times, max(2, round(2 * quiet_s / interval_s)), begin_ns, rows_per_s)
+        times.between(interval_s / 2)
+        moved = _span("move", lambda: _spread(times))
         summary = _job_of(handle).moves.records()[-1].summary
         assert summary is not None
+        times.between(interval_s / 2)
 
         def restart() -> None:
-            nonlocal handle
             handle.stop()
-            handle = _started(home, keys, phases, interval_s)
-            _await(handle, lambda: handle.metrics().source_rows > 0)
+            times.follow(_started(home, keys, phases, interval_s))
+            times.until(lambda: times.handle.metrics().source_rows > 0)
 
         restarted = _span("stop and start", restart)
-        time.sleep(quiet_s / 2)
-        handle.stop()
+        times.pause(quiet_s / 2)
+        times.handle.stop()
         slots, counts = read_ages(home / "ages")
 
     def since_begin(span: Span) -> Span:
@@ -102,16 +110,31 @@ def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[
     drawn = curve.seconds >= DRAIN_S
     shown = Curve(curve.seconds[drawn], counts[drawn])
     spans = [since_begin(moved), since_begin(restarted)]
-    picture.write_text(draw(ages(shown), rates(shown), spans), encoding="utf-8")
-    between = Span("between", spans[1].from_s - quiet_s, spans[1].from_s)
-    lines = [line(curve, spans[0], since_begin(before.span)), line(curve, spans[1], between)]
-    lines[0] |= {"moved_mb": summary.state_bytes / 1e6, "pause_p50_ms": summary.pause_ms[0]}
-    lines[0] |= {"pause_p99_ms": summary.pause_ms[1], "rounds": float(summary.rounds)}
-    lines[0] |= {"marker_p50_ms": summary.marker_ms[0], "round_p50_ms": summary.round_p50_ms}
+    checkpoints = [item for item in map(since_begin, times.spans) if item.from_s >= DRAIN_S]
+    picture.write_text(draw(ages(shown), rates(shown), spans, checkpoints), encoding="utf-8")
+    alike = [since_begin(item) for item in _alike(before, times, moved.until_s - moved.from_s, interval_s / 2)]
+    lines = [line(curve, span, since_begin(before.span), alike) for span in spans]
+    lines[0] |= _of_move(summary)
     lines[1] |= dict.fromkeys(lines[0].keys() - lines[1].keys(), 0.0)
-    given = {"full_rows_s": full_rows_s, "rows_per_s": float(rows_per_s), "load": rows_per_s / full_rows_s}
+    taken = [item.until_s - item.from_s for item in times.spans if item.until_s in before.ends_s]
+    given = {"full_rows_s": median(full), "full_spread": (max(full) - min(full)) / median(full)}
+    given |= {"rows_per_s": float(rows_per_s), "load": rows_per_s / median(full), "checkpoint_s": median(taken)}
     given |= {"falls_behind_s": before.falls_behind_s, "cores_before": before.cores}
     return [{**item, **given} for item in lines]
+
+
+def _alike(before: _Before, times: CheckpointTimes, took_s: float, behind_s: float) -> list[Span]:
+    """Return spans before that are as far behind a checkpoint as the move, and at most as long; none is under way."""
+    begins_s = {item.until_s: item.from_s for item in times.spans}
+    from_s = [end_s + behind_s for end_s in before.ends_s[:-1]]
+    until_s = [begins_s[end_s] for end_s in before.ends_s[1:]]
+    return [Span("alike", one, min(one + took_s, other)) for one, other in zip(from_s, until_s, strict=True)]
+
+
+def _of_move(summary: MoveSummary) -> dict[str, float | str]:
+    figures: dict[str, float | str] = {"moved_mb": summary.state_bytes / 1e6, "rounds": float(summary.rounds)}
+    figures |= {"pause_p50_ms": summary.pause_ms[0], "pause_p99_ms": summary.pause_ms[1]}
+    return figures | {"marker_p50_ms": summary.marker_ms[0], "round_p50_ms": summary.round_p50_ms}
 
 
 def _span(name: str, do: Any) -> Span:
@@ -120,55 +143,44 @@ def _span(name: str, do: Any) -> Span:
     return Span(name, from_s, time.monotonic())
 
 
-def _full_rate(handle: Handle, phases: Phases) -> float:
-    """Return how many rows a second the job counts from one checkpoint to the next.
+def _full_rates(times: CheckpointTimes, phases: Phases) -> list[float]:
+    """Return how many rows a second the job counts from the end of one checkpoint to that of the next, some times.
 
     What has waited is worked off then, or it would be as old as that when the move begins.
     """
     phases.hurry()
-    time.sleep(DRAIN_S)
-    _await_checkpoint(handle)
-    rows, since_s = _fresh_count(handle)
-    _await_checkpoint(handle)
-    more, until_s = _fresh_count(handle)
+    times.pause(DRAIN_S)
+    times.next_end()
+    looks = [_fresh_count(times)]
+    for _ in range(CAPACITY_INTERVALS):
+        times.next_end()
+        looks.append(_fresh_count(times))
     phases.rest()
-    _await(handle, lambda: _is_through(handle.metrics()))
-    return (more - rows) / (until_s - since_s)
+    times.until(lambda: _is_through(times.handle.metrics()))
+    return [(more - rows) / (until_s - since_s) for (rows, since_s), (more, until_s) in pairwise(looks)]
 
 
-def _nothing_happens(handle: Handle, intervals: int, begin_ns: int, rows_per_s: int) -> _Before:
-    """Watch so many intervals of checkpoints, from one checkpoint to another."""
-    begun = _counted(handle.metrics())
-    time.sleep(DRAIN_S)
+def _nothing_happens(times: CheckpointTimes, intervals: int, begin_ns: int, rows_per_s: int) -> _Before:
+    """Watch so many intervals of checkpoints, from the end of one to that of another."""
+    begun = _counted(times.handle.metrics())
+    times.pause(DRAIN_S)
 
     def late_s() -> float:
-        counted, at_s = _fresh_count(handle)
+        counted, at_s = _fresh_count(times)
         return at_s - begin_ns / 1e9 - (counted - begun) / rows_per_s
 
-    _await_checkpoint(handle)
+    ends_s = [times.next_end()]
     from_s, cores, late_before_s = time.monotonic(), Cores(), late_s()
-    for _ in range(intervals):
-        _await_checkpoint(handle)
+    ends_s += [times.next_end() for _ in range(intervals)]
     until_s, used_s = time.monotonic(), cores.cpu_s()
-    return _Before(Span("before", from_s, until_s), late_s() - late_before_s, used_s / (until_s - from_s))
+    return _Before(tuple(ends_s), late_s() - late_before_s, used_s / (until_s - from_s))
 
 
-def _await_checkpoint(handle: Handle) -> None:
-    """Wait for the next checkpoint to be committed."""
-    before = _committed(handle)
-    _await(handle, lambda: _committed(handle) > before)
-
-
-def _committed(handle: Handle) -> int:
-    checkpoints = handle.metrics().checkpoints
-    return 0 if checkpoints is None else checkpoints.committed
-
-
-def _fresh_count(handle: Handle) -> tuple[int, float]:
+def _fresh_count(times: CheckpointTimes) -> tuple[int, float]:
     """Return the rows that were counted as they are told next, once a second, and when that was."""
-    before = _counted(handle.metrics())
-    _await(handle, lambda: _counted(handle.metrics()) != before)
-    return _counted(handle.metrics()), time.monotonic()
+    before = _counted(times.handle.metrics())
+    times.until(lambda: _counted(times.handle.metrics()) != before)
+    return _counted(times.handle.metrics()), time.monotonic()
 
 
 def _counted(metrics: JobMetrics) -> int:
@@ -187,10 +199,13 @@ def _gather(handle: Handle) -> None:
     job.moves.ask(MoveOrder(names[MOVES], places[names[STAYS]])).answer.result(PATIENCE_S)
 
 
-def _spread(handle: Handle) -> None:
+def _spread(times: CheckpointTimes) -> None:
     """Let the other instance have half of them."""
-    groups = tuple((int(group), MOVES) for group in np.flatnonzero(_owners() == MOVES))
-    _job_of(handle).moves.ask(GroupsOrder(_task(handle), groups)).answer.result(PATIENCE_S)
+    handle, moves = times.handle, np.flatnonzero(_owners() == MOVES)
+    order = GroupsOrder(_task(handle), tuple((int(group), MOVES) for group in moves))
+    answer = _job_of(handle).moves.ask(order).answer
+    times.until(answer.done)
+    answer.result(0)
 
 
 def _task(handle: Handle) -> str:
@@ -217,12 +232,3 @@ def _started(home: Path, keys: int, phases: Phases, interval_s: int) -> Handle:
 def _job_of(handle: Handle) -> RecoveringJob:
     assert isinstance(handle._job, RecoveringJob)
     return handle._job
-
-
-def _await(handle: Handle, condition: Any) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > until_s or not handle.running:
-            handle.wait(0)
-            raise TimeoutError(f"the job did not come so far in {PATIENCE_S:.0f} s")
-        time.sleep(LOOK_S)

@@ -1,11 +1,12 @@
 """What a curve of ages and rates says of a move, or of a stop and start, beside the time before it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.benchmarks.cluster.ages import MOVED, OTHERS, SLOT_NS, Counts, quantile_ms
+from penstock.benchmarks.cluster.ages import FIRST_MS, MOVED, OTHERS, SLOT_NS, STEPS, Counts, quantile_ms
 from penstock.benchmarks.cluster.move_chart import Span
 
 RATE_SLOTS = 100
@@ -16,6 +17,9 @@ CURVE_SLOTS = 5
 
 NEAR_S = 5.0
 """So long before a span and behind it rates have to do with it, too."""
+
+AGES_S = FIRST_MS * 10 ** ((np.arange(STEPS) + 0.5) / 10) / 1e3
+"""The ages that are counted by step, in seconds."""
 
 Points = dict[str, list[tuple[float, float]]]
 
@@ -31,30 +35,43 @@ class Curve:
         """Return what came in a span of time."""
         return self.counts[(self.seconds >= from_s) & (self.seconds < until_s)]
 
+    def due(self, spans: Sequence[Span]) -> Counts:
+        """Return how many rows that were due in spans of time came at which age, whenever that was."""
+        due_s = self.seconds[:, np.newaxis] - AGES_S
+        of_them = np.zeros(due_s.shape, bool)
+        for span in spans:
+            of_them |= (due_s >= span.from_s) & (due_s < span.until_s)
+        rows: Counts = (self.counts * of_them[:, np.newaxis]).sum(axis=0)
+        return rows
 
-def line(curve: Curve, span: Span, before: Span) -> dict[str, float | str]:
+
+def line(curve: Curve, span: Span, before: Span, alike: Sequence[Span]) -> dict[str, float | str]:
     """Return the figures of a span: rates and ages by those of the time before.
 
-    ``others_rate`` is the least rate of rows of other keys over 10 s that have to do with it, ``least_before`` the same
-    of the time before; ``others_p99`` and ``all_p99`` are 99th percentiles of ages.
+    ``others_rate`` is the rate of rows of other keys in it, by that of the time before. ``others_least`` is the least
+    such rate over 10 s that have to do with it, ``least_before`` the same of the time before, and ``least_by_least``
+    the one by the other. ``others_p99`` and ``all_p99`` are 99th percentiles of the ages of rows that were due in it,
+    by those of the time before, ``p99_ms`` and ``p99_before_ms`` those of all; ``p99_by_alike`` is that of other keys
+    by those that were due in spans before that are ``alike``: as long behind a checkpoint.
     """
-    then, now = (
-        curve.within(before.from_s, before.until_s),
-        curve.within(span.from_s, max(span.until_s, span.from_s + 1)),
-    )
+    then, now = curve.within(before.from_s, before.until_s), curve.within(span.from_s, span.until_s)
     near = curve.within(span.from_s - NEAR_S, span.until_s + NEAR_S)
     rate_then = max(_others(then).sum() / max(len(then), 1), 1e-9)
-    others = _p99_ms(now[:, OTHERS].sum(axis=0)), _p99_ms(then[:, OTHERS].sum(axis=0))
-    everybody = _p99_ms(now.sum(axis=(0, 1))), _p99_ms(then.sum(axis=(0, 1)))
+    least, least_then = (float(_means(_others(rows)).min() / rate_then) for rows in (near, then))
+    due_now, due_then, due_alike = curve.due([span]), curve.due([before]), curve.due(alike)
     return {
         "way": span.name,
         "took_s": span.until_s - span.from_s,
-        "others_rate": float(_means(_others(near)).min() / rate_then),
-        "least_before": float(_means(_others(then)).min() / rate_then),
-        "others_p99": others[0] / (others[1] or 1.0),
-        "all_p99": everybody[0] / (everybody[1] or 1.0),
-        "p50_before_ms": quantile_ms(then.sum(axis=(0, 1)), 0.5) or 0.0,
-        "p99_before_ms": everybody[1],
+        "others_rate": float(_others(now).sum() / max(len(now), 1) / rate_then),
+        "others_least": least,
+        "least_before": least_then,
+        "least_by_least": least / max(least_then, 1e-9),
+        "others_p99": _p99_ms(due_now[OTHERS]) / (_p99_ms(due_then[OTHERS]) or 1.0),
+        "p99_by_alike": _p99_ms(due_now[OTHERS]) / (_p99_ms(due_alike[OTHERS]) or 1.0),
+        "all_p99": _p99_ms(due_now.sum(axis=0)) / (_p99_ms(due_then.sum(axis=0)) or 1.0),
+        "p99_ms": _p99_ms(due_now.sum(axis=0)),
+        "p99_before_ms": _p99_ms(due_then.sum(axis=0)),
+        "p50_before_ms": quantile_ms(due_then.sum(axis=0), 0.5) or 0.0,
     }
 
 

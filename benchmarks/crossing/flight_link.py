@@ -58,7 +58,7 @@ class FlightLink:
         frame = Frame(Kind.ROWS, channel, rows, size=size, value=ingest_us, keep=element.keep)
         self._writer.write_with_metadata(put_together([(element.rows, picks)]), pack(frame))
 
-    def send_state(self, body: Body, size: int) -> None:
+    def send_state(self, body: Body, size: int, *, more: bool) -> None:
         """Refuse: nothing moves here."""
         raise BugError("a link by Flight is for a comparison, in which nothing moves")
 

@@ -39,10 +39,10 @@ class ThreadedLink:
         with self._lock:
             self._link.send(channel, element, picks, rows, size)
 
-    def send_state(self, body: Body, size: int) -> None:
+    def send_state(self, body: Body, size: int, *, more: bool) -> None:
         """Send state, with the thread held off."""
         with self._lock:
-            self._link.send_state(body, size)
+            self._link.send_state(body, size, more=more)
 
     def carries_state(self) -> bool:
         """Return whether the link does."""

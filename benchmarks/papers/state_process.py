@@ -27,7 +27,7 @@ def measure(case: StateCase, folder: Path) -> float:
     Raises:
         ValueError: what came out is not what was asked for.
     """
-    workload, job, counted = micro(case.kind, case.keys, case.operations), Job(), Counted()
+    workload, job, counted = micro(case.kind, case.keys, case.operations, fills=True), Job(), Counted()
     workload.build(job, counted)
     stores = partial(RocksDbStores, direct_reads=case.direct)
     with patch.object(hosted_instances, "RocksDbStores", stores):

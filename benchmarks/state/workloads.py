@@ -90,10 +90,10 @@ def sessions(keys: int, rows: int) -> Workload:
     return Workload(f"sessions of {keys:,} keys", rows, build, lambda counted: counted.total == rows)
 
 
-def micro(kind: str, keys: int, rows: int) -> Workload:
-    """Justin's Read, Write or Update: 1 KB values, all keys written once before (for Write only a few)."""
+def micro(kind: str, keys: int, rows: int, *, fills: bool = False) -> Workload:
+    """Justin's Read, Write or Update of 1 KB values; all keys are there before, for Write a few unless it ``fills``."""
     processes: Mapping[str, type[ps.BatchProcess]] = {"read": _Read, "write": _Write, "update": _Update}
-    before = _WARMING_KEYS if kind == "write" else keys
+    before = _WARMING_KEYS if kind == "write" and not fills else keys
 
     def build(job: Job, counted: Counted) -> None:
         def sink(batch: pa.RecordBatch) -> None:

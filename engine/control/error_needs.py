@@ -13,6 +13,9 @@ UNSURE = 0.1
 """Rows of a cycle in which rates changed count for so much: windows of several rates look worse than they are."""
 
 
+_NOTHING_LEARNT = ErrorMemory()
+
+
 class ErrorNeeds:
     """The memories of the queries of a job that want certain errors, and the keep rates of the last cycle."""
 
@@ -31,7 +34,7 @@ class ErrorNeeds:
         share = UNSURE if in_force != self._in_force else 1.0
         self._in_force = in_force
         for name, goal in scope.goals.items():
-            memory = self._memories.get(name, ErrorMemory())
+            memory = self._memories.get(name, _NOTHING_LEARNT)
             memory = learned(self._rule, memory, goal, counted.get(name, ErrorCounts()).scaled(share))
             self._memories[name] = steadied(self._rule, memory, goal)
 
@@ -55,7 +58,7 @@ class ErrorNeeds:
 
     def error_of(self, name: str, keep: float) -> float | None:
         """Return the error of a query at a keep rate in [0, 1]; None: it was not measured."""
-        return error_at(self._memories.get(name, ErrorMemory()), keep)
+        return error_at(self._memories.get(name, _NOTHING_LEARNT), keep)
 
     def _need(self, scope: SheddingScope, name: str, ratio: float) -> float:
         memory, goal = self._memories[name], scope.goals[name]

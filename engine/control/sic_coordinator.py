@@ -38,6 +38,7 @@ class SicCoordinator:
         sources = [node for node in graph.graph.operators.values() if isinstance(node.spec, SourceSpec)]
         self._behind = {node.name: routes.behind(node.id) for node in sources}
         self._task = {node.name: graph.tasks.index(graph.task_of(node.id)) for node in sources}
+        self._nothing = np.zeros((len(KINDS), len(self.queries)))
         self._tuples: deque[Floats] = deque(maxlen=TICKS)
         self._heard: dict[str, Floats] = {}
         self._counted: dict[str, Floats] = {}
@@ -47,8 +48,9 @@ class SicCoordinator:
         """Take in what was counted in a process."""
         if part is None:
             return
-        sums = np.zeros((len(KINDS), len(self.queries)))
+        sums = self._nothing
         if len(part.sic):
+            sums = np.zeros_like(sums)
             for row, name in enumerate(KINDS):
                 np.add.at(sums[row], part.sic["query"], part.sic[name])
         self._heard[manager] = sums
@@ -60,10 +62,11 @@ class SicCoordinator:
 
     def tick(self, snapshot: ClusterSnapshot) -> None:
         """Enter what was counted since the last tick, a second ago."""
-        grown = np.zeros((len(KINDS), len(self.queries)))
+        grown = np.zeros_like(self._nothing)
         for manager, sums in self._heard.items():
-            # Instances that were built anew count from 0.
-            grown += np.maximum(0.0, sums - self._counted.get(manager, np.zeros_like(sums)))
+            if sums is not self._nothing:
+                # Instances that were built anew count from 0.
+                grown += np.maximum(0.0, sums - self._counted.get(manager, self._nothing))
         self._counted = dict(self._heard)
         for row, name in enumerate(KINDS):
             self._ledgers[name] = self._ledgers[name].after(grown[row])

@@ -189,6 +189,9 @@ class Operator(ABC):
     minds_watermarks: bool = True
     """Whether it matters between which watermarks a row comes; where it does not, rows may be joined across them."""
 
+    gives_state: bool = False
+    """Whether it hands state over at the marker of a move, and awaits some."""
+
     def open(self, context: OperatorContext) -> None:
         """Take the context; create state tables here."""
         self.context = context
@@ -258,10 +261,11 @@ class Operator(ABC):
         """Everything before checkpoint ``epoch`` has arrived and nothing after it; emit what must precede the cut."""
         return ()
 
-    def takes_reroute(self, reroute: Reroute) -> bool:
+    def takes_reroute(self, reroute: Reroute, *, is_last: bool) -> bool:
         """Return whether `on_reroute` may be called: a marker is there. As long as not, it waits as for `has_room`.
 
-        Who gives or takes has nothing unanswered then: behind the marker givers and takers are at one watermark.
+        Who gives or takes has nothing unanswered then, so that givers and takers are at one watermark behind the
+        marker. Only where it ``is_last``, as nobody behind it ``gives_state``, may what waits for key groups that stay.
         """
         return not reroute.concerns(self.context.instance) or not self.unanswered()
 

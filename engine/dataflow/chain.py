@@ -192,8 +192,11 @@ def _end(node: ChainNode, element: EndOfStream | Left) -> Iterator[Room]:
 def _reroute(node: ChainNode, reroute: Reroute) -> Iterator[Room]:
     """Let a marker through, which goes on to tasks that move together alone."""
     operator = node.operator
-    if not operator.takes_reroute(reroute):
-        yield from _wait(node, lambda: not operator.takes_reroute(reroute))
+    behind = (member for member in node.walk() if member is not node)
+    is_last = not any(member.operator.gives_state for member in behind)
+    is_last = is_last and all(output.leads_to != reroute.task for output in node.outputs())
+    if not operator.takes_reroute(reroute, is_last=is_last):
+        yield from _wait(node, lambda: not operator.takes_reroute(reroute, is_last=is_last))
     yield from _release(node)
     yield from _emit(node, operator.on_reroute(reroute))
     for nodes in node.chained.values():

@@ -13,9 +13,12 @@ from penstock.engine.dataflow.instance import Instance
 QUANTUM_NS = 2_000_000
 """What an instance of share 1.0 may use of the core before the next one has its turn."""
 
+MOST_AHEAD_NS = 50_000_000
+"""Who can read goes first once those with less than a full batch have used so much of the core since one did."""
+
 
 class TurnStanding(Enum):
-    """The order in which instances go: the first of these that there are any of.
+    """The order in which instances go: the first of these that there are any of, or whoever can read once it is time.
 
     Sources come behind those that have a full batch to work off, as what was just read is still near the core, and
     before those that have little to do, as they may be about to fill it.
@@ -52,6 +55,8 @@ class Turns:
         self._pushed = 0
         self._began_ns = 0.0
         self._reader: Instance | None = None
+        # What those with less than a full batch have used since one has read.
+        self._ahead_ns = 0
 
     def set_share(self, instance: str, share: float) -> None:
         """Grant an instance another share, above 0."""
@@ -90,11 +95,15 @@ class Turns:
                 self._queued[standing].discard(key)
                 queue.remove(instance)
 
-    def spend(self, instance: Instance, spent_ns: int) -> None:
-        """Take what an instance has used off what it may use, and what the last that read may."""
+    def spend(self, instance: Instance, spent_ns: int, *, is_thin: bool = False) -> None:
+        """Take what an instance has used off what it may use, and what the last that read may.
+
+        ``is_thin``: it had less than a full batch to work off, be it that its timers were due.
+        """
         if self._standing.get(id(instance)) is TurnStanding.READING:
-            self._reader = instance
+            self._reader, self._ahead_ns = instance, 0
         else:
+            self._ahead_ns += spent_ns if is_thin else 0
             self._deficit_ns[id(instance)] = self._deficit_ns.get(id(instance), 0) - spent_ns
         if self._reader is not None:
             key, share = id(self._reader), self._shares.get(self._reader.name, 1.0)
@@ -102,6 +111,8 @@ class Turns:
 
     def next(self) -> Instance | None:
         """Return whose turn it is, None when nobody can run."""
+        if self._ahead_ns >= MOST_AHEAD_NS and (reader := self._least_used()) is not None:
+            return reader
         for standing in TurnStanding:
             instance = self._least_used() if standing is TurnStanding.READING else self._first(standing)
             if instance is not None:

@@ -1,13 +1,16 @@
 """Input of a paged operator that waits, and the sweeps in which every bucket works its share of it off.
 
 A sweep goes on in slices of the worker loop's time, and as far as a checkpoint that is written lets buckets be used.
-What comes meanwhile is behind everything that waits. Called by `paged_operator`.
+What comes meanwhile waits for the next one, but for rows of buckets that are about to move. Called by `paged_operator`.
 """
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import cast
+
+import pyarrow as pa
 
 from penstock.engine.core.contract import Clock, Emission
 from penstock.engine.core.elements import END_OF_TIME_US, Batch, Watermark
@@ -15,9 +18,11 @@ from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.bucket_sweep import BucketSweep, BucketTurn
+from penstock.engine.paging.key_ranges import Span
 from penstock.engine.paging.memory_bound import FreeMemory
 from penstock.engine.paging.row_bound import Growth
-from penstock.engine.paging.waiting import WaitingInput
+from penstock.engine.paging.waiting import WaitingInput, joined
+from penstock.model.errors import BugError
 
 
 class Backlog:
@@ -49,8 +54,10 @@ class Backlog:
         self._waiting = WaitingInput(0)
         self._later: list[tuple[int, Batch] | Watermark] = []
         """Input that came while a sweep was under way, in order: it is to wait for the next one."""
-        self.later_bytes = 0
-        # What is left of the sweep under way.
+        self.later_bytes = self.later_rows = 0
+        self.under_way = False
+        """Whether a sweep is under way."""
+        # What is left of it.
         self._unswept = BucketSweep()
         self._fetched: Bucket | None = None
 
@@ -73,22 +80,23 @@ class Backlog:
         return self._waiting.watermark_us == END_OF_TIME_US
 
     @property
-    def under_way(self) -> bool:
-        """True if a sweep is under way."""
-        return bool(self._unswept)
+    def latest_us(self) -> int:
+        """The last watermark that came, be it that it waits."""
+        waiting_us = self._waiting.watermark_us
+        times = [item.time_us for item in self._later if isinstance(item, Watermark)]
+        return times[-1] if times else self.swept_us if waiting_us is None else waiting_us
 
     def add(self, port: int, batch: Batch) -> None:
         """Let rows wait."""
-        if self._unswept:
-            self._later.append((port, batch))
-            self.later_bytes += int(batch.rows.nbytes)
+        if self.under_way:
+            self._add_later(port, batch)
         else:
             self._begin_waiting()
             self._waiting.add(port, batch, self._stores.places(port, batch.rows, self._stores.buckets))
 
     def add_watermark(self, time_us: int) -> None:
         """Let a watermark wait behind the rows."""
-        if self._unswept:
+        if self.under_way:
             self._later.append(Watermark(time_us))
         else:
             self._begin_waiting()
@@ -100,9 +108,9 @@ class Backlog:
         self.passed_us = max(self.passed_us, passed_us)
 
     def may_go_on(self) -> bool:
-        """Return whether a checkpoint that is written lets any bucket of the sweep take its turn now."""
+        """Return whether a checkpoint that is written lets any bucket of the sweep take its turn, or none is left."""
         room = self._stores.room()
-        return any(self._may_begin(turn, room) for turn in self._unswept)
+        return not self._unswept or any(self._may_begin(turn, room) for turn in self._unswept)
 
     def needed_bytes(self, bucket: Bucket) -> int:
         """Return what has to find room for a bucket to be loaded: itself, and all that waits."""
@@ -119,55 +127,128 @@ class Backlog:
     def sweep(self, slice_ns: int | None = None) -> Iterator[Emission]:
         """Let every bucket work its share off, those in memory first; after ``slice_ns`` the rest is for later.
 
-        So is what a checkpoint that is written holds back.
+        So is what a checkpoint that is written holds back; and in slices what came in the middle of the sweep: timers
+        have their turn between two of them, however much comes.
 
         Only a bucket that has done so may be cut: the shares of the others are by their places.
         """
-        began_ns = self._clock.monotonic_ns()
-        # A watermark that came in the middle of a sweep takes one more.
-        while waiting := self._waiting:
-            if not self._unswept:
-                self._unswept.begin(self._stores.buckets, waiting.counts().tolist())
-            while self._unswept:
-                if not self._unswept.choose(partial(self._may_begin, room=self._stores.room())):
-                    return
-                turn = self._unswept.first
-                bucket = turn.bucket
-                if self._concerns(turn):
-                    if not self._stores.use(bucket):
-                        return
-                    if self._fetched is not bucket:
-                        self._stores.accessed.visit(bucket, turn.rows)
-                    if not bucket.is_resident:
-                        yield from self._moves.load(bucket, waiting.bytes)
-                        if slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
-                            self._fetched = bucket
-                            return
-                    self._fetched = None
-                    has_another_turn = yield from self._work_off(turn, waiting)
-                    if has_another_turn:
-                        # That turn is by the bucket's place, so it stays whole, whatever has been written meanwhile.
-                        yield from self._moves.make_room(waiting.bytes)
-                    else:
-                        yield from self._moves.fit(bucket, waiting.bytes)
-                self._unswept.end_turn()
-                if self._unswept and slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
-                    return
-            self._end_sweep(waiting)
+        until_ns = None if slice_ns is None else self._clock.monotonic_ns() + slice_ns
+        while self._waiting:
+            self._begin_sweep()
+            yield from self._take_turns(until_ns)
+            if self._unswept:
+                return
+            self._end_sweep()
+            if until_ns is not None:
+                return
 
-    def _end_sweep(self, waiting: WaitingInput) -> None:
+    def settle(self, spans: Sequence[Span]) -> Iterator[Emission]:
+        """Let buckets that reach into ``spans`` work off all that has come; what waits for others waits on.
+
+        No checkpoint holds buckets back. From here on a sweep is under way, so that buckets may be cut: what comes is
+        dealt out to those that there are when it ends.
+        """
+        if not self._waiting:
+            return
+
+        def reaches(bucket: Bucket) -> bool:
+            return not bucket.awaited and any(bucket.span & span is not None for span in spans)
+
+        self._begin_sweep()
+        yield from self._take_turns(None, reaches)
+        if self._later and (buckets := [bucket for bucket in self._stores.buckets if reaches(bucket)]):
+            self._bring_forward(buckets)
+            yield from self._take_turns(None, reaches)
+        if any(reaches(turn.bucket) for turn in self._unswept):
+            raise BugError("rows wait for a bucket that is about to be cut; please report it.")
+
+    def _begin_sweep(self) -> None:
+        if not self.under_way:
+            self.under_way = True
+            self._unswept.begin(self._stores.buckets, self._waiting.counts().tolist())
+
+    def _bring_forward(self, buckets: Sequence[Bucket]) -> None:
+        """Let what was to wait for the next sweep wait for this one, as far as it is these buckets'."""
+        later, self._later, self.later_bytes, self.later_rows = self._later, [], 0, 0
+        parts = WaitingInput(len(buckets))
+        if self._waiting.watermark_us is not None:
+            parts.add_watermark(self._waiting.watermark_us)
+        for item in later:
+            if isinstance(item, Watermark):
+                parts.add_watermark(item.time_us)
+                self._later.append(item)
+                continue
+            port, batch = item
+            inside = self._stores.within(port, batch.rows, buckets)
+            if not inside.any():
+                self._add_later(port, batch)
+                continue
+            rows = batch.rows if inside.all() else batch.rows.filter(pa.array(inside))
+            parts.add(port, batch.with_rows(rows), self._stores.places(port, rows, buckets))
+            if rows.num_rows < len(inside):
+                self._add_later(port, batch.with_rows(batch.rows.filter(pa.array(~inside))))
+        first, counts = self._waiting.add_parts(parts), parts.counts().tolist()
+        turns = (BucketTurn(first + place, bucket, counts[place]) for place, bucket in enumerate(buckets))
+        self._unswept.append(turn for turn in turns if turn.rows)
+
+    def _take_turns(
+        self, until_ns: int | None, chosen: Callable[[Bucket], bool] = lambda bucket: True
+    ) -> Iterator[Emission]:
+        """Let chosen buckets take their turns, as far as a checkpoint that is written lets them, until it is late."""
+        waiting = self._waiting
+
+        def may_begin(turn: BucketTurn, room: FreeMemory) -> bool:
+            return chosen(turn.bucket) and self._may_begin(turn, room)
+
+        while self._unswept.choose(partial(may_begin, room=self._stores.room())):
+            turn = self._unswept.first
+            bucket = turn.bucket
+            if self._concerns(turn):
+                if not self._stores.use(bucket):
+                    return
+                if self._fetched is not bucket:
+                    self._stores.accessed.visit(bucket, turn.rows)
+                if not bucket.is_resident:
+                    yield from self._moves.load(bucket, waiting.bytes)
+                    if self._is_over(until_ns):
+                        self._fetched = bucket
+                        return
+                self._fetched = None
+                has_another_turn = yield from self._work_off(turn, waiting)
+                if has_another_turn:
+                    # That turn is by the bucket's place, so it stays whole, whatever has been written meanwhile.
+                    yield from self._moves.make_room(waiting.bytes)
+                else:
+                    yield from self._moves.fit(bucket, waiting.bytes)
+            self._unswept.end_turn()
+            if self._is_over(until_ns):
+                return
+
+    def _is_over(self, until_ns: int | None) -> bool:
+        return until_ns is not None and self._clock.monotonic_ns() >= until_ns
+
+    def _end_sweep(self) -> None:
+        waiting, self.under_way = self._waiting, False
         self._stores.accessed.end_sweep(self._stores.buckets)
         if waiting.watermark_us is not None:
             self.swept_us = waiting.watermark_us
             self.passed_us = max(self.passed_us, self._moves.output_watermark(waiting.watermark_us))
             self.released_us = self.passed_us
         waiting.clear()
-        later, self._later, self.later_bytes = self._later, [], 0
-        for item in later:
+        later, self._later, self.later_bytes, self.later_rows = deque(self._later), [], 0, 0
+        items = (later.popleft() for _ in range(len(later)))
+        # With a budget more may wait than there is room to join.
+        is_bound = self._stores.options.held_bytes is not None
+        for item in items if is_bound else joined(items, minds_watermarks=self._minds_watermarks):
             if isinstance(item, Watermark):
                 self.add_watermark(item.time_us)
             else:
                 self.add(*item)
+
+    def _add_later(self, port: int, batch: Batch) -> None:
+        self._later.append((port, batch))
+        self.later_bytes += int(batch.rows.nbytes)
+        self.later_rows += batch.rows.num_rows
 
     def _work_off(self, turn: BucketTurn, waiting: WaitingInput) -> Generator[Emission, None, bool]:
         """Let a bucket in memory work its share off; if it is cut before it has, its pieces are next with the rest.

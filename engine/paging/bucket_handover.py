@@ -1,6 +1,7 @@
 """Gives buckets of one operator instance to another, and takes buckets in. Called by `paged_operator`.
 
-A marker has come on every channel: nothing waits, and rows behind it go to the new owners (docs/design/moves.md 3).
+A marker has come on every channel: nothing waits for these buckets, and rows behind it go to the new owners
+(docs/design/moves.md 3).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -40,6 +41,11 @@ class BucketHandover:
         self._stores = stores
         self._moves = moves
         self._cutter = moves.cutter
+
+    def reached(self, reroute: Reroute, owners: Owners, instance: int) -> list[Span]:
+        """Return the ranges that an instance gives or takes, whose buckets are given or cut."""
+        pairs = sorted({(giver, taker) for _, giver, taker in reroute.groups if instance in (giver, taker)})
+        return [span for pair in pairs for span in _spans(reroute, *pair, len(owners))]
 
     def give(
         self, reroute: Reroute, owners: Owners, instance: int, time_us: int

@@ -20,7 +20,7 @@ from penstock.engine.paging.bucket_accesses import BucketAccesses
 from penstock.engine.paging.bucket_pages import bucket_range, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import E, FrozenBuckets, Keeping
-from penstock.engine.paging.key_ranges import lows_of
+from penstock.engine.paging.key_ranges import held_by, lows_of
 from penstock.engine.paging.memory_bound import UNBOUNDED, FreeMemory, MemoryBound
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.columns import Floats
@@ -248,6 +248,10 @@ class BucketStores(StateStore):
         if places.min(initial=0) < 0:
             raise BugError(f"operator {self._owner!r} got rows of keys that another instance owns; please report it.")
         return places
+
+    def within(self, port: int, rows: pa.RecordBatch, buckets: Sequence[Bucket]) -> NDArray[np.bool_]:
+        """Return which rows of an input belong to one of these buckets, sorted."""
+        return held_by([bucket.span for bucket in buckets], self._context.locate[port](rows))
 
     def accesses(self) -> Accesses:
         """Return how many rows there were, how many found their bucket in memory, and how long the others took."""

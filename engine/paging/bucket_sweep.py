@@ -1,7 +1,7 @@
 """The sweep of buckets: those that have yet to work off what waits for them. Kept by `paged_operator`."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.paging.bucket import Bucket
@@ -61,3 +61,7 @@ class BucketSweep:
         for offset in reversed(range(len(buckets))):
             self._turns.appendleft(BucketTurn(first_place + offset, buckets[offset], counts[offset]))
         self._turns.appendleft(swept)
+
+    def append(self, turns: Iterable[BucketTurn]) -> None:
+        """Let buckets have turns behind all others."""
+        self._turns.extend(turns)

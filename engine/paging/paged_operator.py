@@ -37,6 +37,8 @@ INLINE_BYTES = 8 << 20
 class PagedOperator(Operator):
     """Stands for an operator whose every input has keys, and whose state lies by them."""
 
+    gives_state = True
+
     def __init__(
         self,
         make: Callable[[], Operator],
@@ -73,6 +75,7 @@ class PagedOperator(Operator):
         self._given: dict[int, tuple[GivenBucket, ...]] = {}
         self._hurried = False
         self._shrink_ns = 0
+        self._timers_from = 0
         # Idleness may wait behind rows that a barrier has worked off; `released_watermark` is when it goes on.
         self._asked_at_once = False
 
@@ -90,7 +93,7 @@ class PagedOperator(Operator):
             if left is None:
                 return
             rest = left
-        if backlog.under_way and not stores.writing_out():
+        if backlog.under_way and not stores.writing_out() and not self.has_room():
             # Whoever calls did not ask for room.
             yield from backlog.sweep()
         backlog.add(port, rest)
@@ -99,8 +102,11 @@ class PagedOperator(Operator):
         if stores.frozen():
             # The loop works it off in slices, as each bucket may have to be encoded first.
             return
-        # Only a batch that is too large for all that may wait is worked off at once: there is room until it is full.
-        if stores.direct() or backlog.bytes >= 2 * stores.options.waiting_bytes:
+        if stores.direct():
+            # Signals that come meanwhile need not wait for all buckets.
+            yield from backlog.sweep(SLICE_NS)
+        elif backlog.bytes >= 2 * stores.options.waiting_bytes:
+            # A batch that is too large for all that may wait is worked off at once: there is room until it is full.
             yield from backlog.sweep()
         yield from self._moves.make_room(0)
 
@@ -116,7 +122,7 @@ class PagedOperator(Operator):
         under_way = self._backlog.under_way
         self._backlog.add_watermark(time_us)
         if not under_way and stores.direct():
-            yield from self._backlog.sweep()
+            yield from self._backlog.sweep(SLICE_NS)
 
     def output_watermark(self, time_us: int) -> int:
         """Return the watermark that all buckets have passed."""
@@ -135,11 +141,18 @@ class PagedOperator(Operator):
         return 1 if stores.options.held_bytes is not None else min(MOST_AT_ONCE, 1 + len(stores.buckets) // 16)
 
     def has_room(self) -> bool:
-        """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much."""
-        options = self._stores.options
+        """Return whether more input may wait; a checkpoint that is written, or a bucket to come, lets twice as much.
+
+        Without a budget batches may come behind a sweep until as much waits as is taken as one: a signal may be behind.
+        """
+        options, backlog = self._stores.options, self._backlog
+        waiting_bytes = backlog.bytes + backlog.later_bytes
         if self._stores.writing_out() or self._stores.awaited:
-            return self._backlog.bytes + self._backlog.later_bytes < 2 * options.waiting_bytes
-        return not self._backlog.under_way and not self._backlog.is_full
+            return waiting_bytes < 2 * options.waiting_bytes
+        if backlog.under_way and options.held_bytes is None:
+            most_rows = self.batches_at_once() * self.context.batch_rows
+            return backlog.later_rows < most_rows and waiting_bytes < options.waiting_bytes
+        return not backlog.under_way and not backlog.is_full
 
     def takes_barrier(self) -> bool:
         """Return whether everything is worked off and there, and the checkpoint before is written or given up."""
@@ -188,26 +201,42 @@ class PagedOperator(Operator):
         return bool(self._backlog)
 
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Work off a slice of what waits, then run the due timers of the buckets, as far as a checkpoint lets them."""
-        stores = self._stores
+        """Work off a slice of what waits, and run the due timers of the buckets between two sweeps."""
+        backlog = self._backlog
         yield from self._shrink(now_ns)
-        yield from self._backlog.sweep(SLICE_NS)
-        if self._backlog or (not self._timed and not self._keeping):
+        until_ns = self._clock.monotonic_ns() + SLICE_NS
+        yield from backlog.sweep(SLICE_NS)
+        if backlog.under_way:
             return
+        if self._timed or self._keeping:
+            yield from self._run_timers(now_ns)
+        if backlog:
+            yield from backlog.sweep(max(0, until_ns - self._clock.monotonic_ns()))
+
+    def _run_timers(self, now_ns: int) -> Iterable[Emission]:
+        """Run a slice of the due timers, from where the last one ended, as far as a checkpoint lets buckets be used."""
+        stores, backlog = self._stores, self._backlog
         began_ns = self._clock.monotonic_ns()
-        for bucket in list(stores.buckets):
+        first = min(self._timers_from, len(stores.buckets))
+        for place, bucket in enumerate([*stores.buckets[first:], *stores.buckets[:first]], first):
             due_ns = bucket.timer_ns()
-            pending = bucket.is_resident and bucket.operator.has_pending()
+            # It is no quiet moment while rows wait.
+            pending = not backlog and bucket.is_resident and bucket.operator.has_pending()
             if not pending and (due_ns is None or due_ns > now_ns):
                 continue
-            if stores.may_use(bucket, self._backlog.needed_bytes(bucket), stores.room()) and stores.use(bucket):
+            if stores.may_use(bucket, backlog.needed_bytes(bucket), stores.room()) and stores.use(bucket):
                 stores.accessed.use(bucket)
-                yield from self._moves.load(bucket)
+                yield from self._moves.load(bucket, backlog.bytes)
                 bucket.touch()
                 yield from bucket.operator.on_timer(now_ns)
-                yield from self._moves.fit(bucket)
+                if backlog:
+                    # Rows that wait are by the places of the buckets: it is cut when it has worked off its own.
+                    yield from self._moves.make_room(backlog.bytes)
+                else:
+                    yield from self._moves.fit(bucket)
                 if self._clock.monotonic_ns() - began_ns >= SLICE_NS:
                     # The others are still due.
+                    self._timers_from = (place + 1) % len(stores.buckets)
                     return
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
@@ -227,28 +256,32 @@ class PagedOperator(Operator):
                 yield from self._moves.advance(bucket, self._backlog.swept_us)
                 yield from bucket.operator.on_barrier(epoch)
 
-    def takes_reroute(self, reroute: Reroute) -> bool:
+    def takes_reroute(self, reroute: Reroute, *, is_last: bool) -> bool:
         """Return whether it does not concern this instance, or all rows before it are worked off.
 
-        What buckets keep for a quiet moment stays there, but for those that are given or cut; and the checkpoint before
-        is written or given up.
+        Where it ``is_last`` rows of the buckets that are given or cut are enough, and `on_reroute` sees to them. What
+        buckets keep for a quiet moment stays there, but for these; and the checkpoint before is written or given up.
         """
         stores = self._stores
         if not reroute.concerns(self.context.instance):
             return True
         if stores.awaited:
             return False
-        self._hurried = stores.frozen() or bool(self._backlog)
+        self._hurried = stores.frozen() or (bool(self._backlog) and not is_last)
         return not self._hurried and not stores.writing_out()
 
     def on_reroute(self, reroute: Reroute) -> Iterable[Emission]:
-        """Take what moves away out of the buckets, until `take_given`, and await what comes, until `install`."""
+        """Take what moves away out of the buckets, until `take_given`, and await what comes, until `install`.
+
+        Buckets that are given are brought to the last watermark before it, which others need not have come to.
+        """
         super().on_reroute(reroute)
         instance, owners = self.context.instance, self.context.key_groups
         if not reroute.concerns(instance):
             return
         self._hurried = False
-        self._given = yield from self._handover.give(reroute, owners, instance, self._backlog.swept_us)
+        yield from self._backlog.settle(self._handover.reached(reroute, owners, instance))
+        self._given = yield from self._handover.give(reroute, owners, instance, self._backlog.latest_us)
         yield from self._handover.make_way(reroute, owners, instance)
         yield from self._moves.make_room(0)
 

@@ -3,7 +3,7 @@
 Each bucket works its share off when it is in memory; what all have worked off is let go. Called by `paged_operator`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,25 +84,16 @@ class WaitingInput:
             parts, place = self._parts[bucket - self.buckets]
             yield from parts.shares(place, minds_watermarks=minds_watermarks)
             return
-        run: list[_Rows] = []
-        held_us: int | None = None
+        yield from joined(self._items(bucket), minds_watermarks=minds_watermarks)
+
+    def _items(self, bucket: int) -> Iterator[tuple[int, Batch] | Watermark]:
         for entry in self._entries:
             if isinstance(entry, int):
-                held_us = entry
-            elif entry.bounds[bucket] < entry.bounds[bucket + 1]:
-                joins = bool(run) and _alike(run[-1], entry)
-                between = held_us is not None and minds_watermarks
-                if run and not (joins and not between):
-                    yield run[0].port, _joined(run, bucket)
-                    run = []
-                if between and held_us is not None:
-                    yield Watermark(held_us)
-                    held_us = None
-                run.append(entry)
-        if run:
-            yield run[0].port, _joined(run, bucket)
-        if held_us is not None:
-            yield Watermark(held_us)
+                yield Watermark(entry)
+                continue
+            begin, end = int(entry.bounds[bucket]), int(entry.bounds[bucket + 1])
+            if begin < end:
+                yield entry.port, entry.batch.with_rows(entry.batch.rows.slice(begin, end - begin))
 
     def clear(self) -> None:
         """Let everything go: all buckets have worked it off."""
@@ -112,22 +103,43 @@ class WaitingInput:
         self.watermark_us = None
 
 
-def _alike(one: _Rows, other: _Rows) -> bool:
-    """Return whether rows are of one port and of the same rates."""
-    rates = one.batch.keep, one.batch.keys
-    return one.port == other.port and rates == (other.batch.keep, other.batch.keys)
+def joined(
+    items: Iterable[tuple[int, Batch] | Watermark], *, minds_watermarks: bool
+) -> Iterator[tuple[int, Batch] | Watermark]:
+    """Yield batches with their ports and watermarks as `WaitingInput.shares` does, joined where they may be."""
+    port, run = 0, list[Batch]()
+    held: Watermark | None = None
+    for item in items:
+        if isinstance(item, Watermark):
+            held = item
+            continue
+        between = held is not None and minds_watermarks
+        if run and (between or port != item[0] or not _alike(run[-1], item[1])):
+            yield port, _together(run)
+            run = []
+        if between and held is not None:
+            yield held
+            held = None
+        port = item[0]
+        run.append(item[1])
+    if run:
+        yield port, _together(run)
+    if held is not None:
+        yield held
 
 
-def _joined(run: list[_Rows], bucket: int) -> Batch:
-    parts = [entry.batch.rows.slice(entry.bounds[bucket], _size(entry, bucket)) for entry in run]
-    rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-    ingest_ns = min(entry.batch.ingest_ns for entry in run)
-    opposite_us = min(entry.batch.opposite_us for entry in run)
-    return replace(run[0].batch, rows=rows, ingest_ns=ingest_ns, opposite_us=opposite_us)
+def _alike(one: Batch, other: Batch) -> bool:
+    """Return whether rows are of the same rates."""
+    return (one.keep, one.branches, one.keys) == (other.keep, other.branches, other.keys)
 
 
-def _size(entry: _Rows, bucket: int) -> int:
-    return int(entry.bounds[bucket + 1] - entry.bounds[bucket])
+def _together(run: list[Batch]) -> Batch:
+    if len(run) == 1:
+        return run[0]
+    rows = pa.concat_batches([batch.rows for batch in run])
+    ingest_ns = min(batch.ingest_ns for batch in run)
+    opposite_us = min(batch.opposite_us for batch in run)
+    return replace(run[0], rows=rows, ingest_ns=ingest_ns, opposite_us=opposite_us)
 
 
 def by_bucket(bucket_of_row: Ints, buckets: int) -> tuple[Ints, Ints]:

@@ -35,6 +35,8 @@ class FramedLink(ABC):
         self._incoming_codecs: dict[int, BatchCodec] = {}
         # Bodies in the outbox that are state of a move.
         self._states: set[int] = set()
+        # Whether a part of what a move hands over is coming, or is to follow.
+        self._awaits_state = False
         self._passed = 0
         self._under_way: tuple[Frame, Bytes] | None = None
         self._filled = 0
@@ -57,9 +59,9 @@ class FramedLink(ABC):
             self._outbox.append((frame_of(channel, element), None))
         self._fill()
 
-    def send_state(self, body: Body, size: int) -> None:
+    def send_state(self, body: Body, size: int, *, more: bool) -> None:
         """Send a part of what a move hands over, behind all that was sent."""
-        self._outbox.append((Frame(Kind.STATE, body=body.size, size=size), body))
+        self._outbox.append((Frame(Kind.STATE, body=body.size, size=size, value=more), body))
         self._states.add(id(body))
         self._fill()
 
@@ -94,8 +96,7 @@ class FramedLink(ABC):
         """Return whether state of a move waits for room, or has come in part."""
         if self._lost is not None or self._gone:
             return False
-        coming = self._under_way
-        return bool(self._states) or (coming is not None and coming[0].kind is Kind.STATE)
+        return bool(self._states) or self._awaits_state
 
     def passed(self) -> int:
         """Return how often the socket has taken or given something so far."""
@@ -202,6 +203,7 @@ class FramedLink(ABC):
         match frame.kind:
             case Kind.ROWS | Kind.SCHEMA | Kind.STATE:
                 self._under_way, self._filled = (frame, np.empty(frame.body, np.uint8)), 0
+                self._awaits_state |= frame.kind is Kind.STATE
                 self._advance(0, arrivals)
             case Kind.PIECE:
                 pass
@@ -229,6 +231,7 @@ class FramedLink(ABC):
             return
         self._under_way = None
         if frame.kind is Kind.STATE:
+            self._awaits_state = bool(frame.value)
             arrivals.append(StateArrived(pa.py_buffer(body).slice(0, frame.size)))
             return
         if frame.kind is Kind.SCHEMA:

@@ -68,7 +68,10 @@ class Kind(IntEnum):
     """No element follows on the link, and none is missing; what the other side sends is still read."""
     CANCEL = 12
     STATE = 13
-    """A part of what instances give to each other in a move; ``size`` is its bytes, of which the body may have more."""
+    """A part of what instances give to each other in a move; ``size`` is its bytes, of which the body may have more.
+
+    ``value`` is 1 if another part follows.
+    """
     LEFT = 14
 
 

@@ -52,10 +52,10 @@ class Link(Protocol):
     def send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         """Send an element; see `Deliver`. The batch must not change any more."""
 
-    def send_state(self, body: Body, size: int) -> None:
+    def send_state(self, body: Body, size: int, *, more: bool) -> None:
         """Send a part of what a move hands over, the first ``size`` bytes of a body, which must not change any more.
 
-        No credit bounds it: one move at a time does.
+        No credit bounds it: one move at a time does. ``more``: another part of it follows.
         """
 
     def grant(self, channel: int, size: int) -> None:
@@ -74,7 +74,7 @@ class Link(Protocol):
         """Return whether what could not leave waits for the descriptor to become writable."""
 
     def carries_state(self) -> bool:
-        """Return whether what a move hands over waits for room, or a part of it has not come whole."""
+        """Return whether what a move hands over waits for room, or has not come whole, or more of it is to come."""
 
     def passed(self) -> int:
         """Return a number that grows whenever something has left or come."""

@@ -66,10 +66,10 @@ class LinkedChannels:
         self.link.flush()
         return bool(arrivals)
 
-    def send_state(self, body: Body, size: int) -> None:
+    def send_state(self, body: Body, size: int, *, more: bool) -> None:
         """Send a part of what an instance gives to one on the other side; see `Link.send_state`."""
         self.sent += 1
-        self.link.send_state(body, size)
+        self.link.send_state(body, size, more=more)
 
     def _send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         self.sent += 1

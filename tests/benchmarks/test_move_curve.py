@@ -63,27 +63,36 @@ def test_rows_are_counted_by_when_they_came_and_how_old_they_were(
 
 def test_the_picture_has_a_line_for_each_curve_and_a_name_for_each_span() -> None:
     ages = {"p50": [(0.0, 1.0), (1.0, 20.0)], "p99": [(0.0, 4.0), (1.0, 300.0)]}
-    text = draw(ages, {"keys that stay": [(0.0, 5e4), (1.0, 4e4)]}, [Span("a move", 0.2, 0.4)])
+    marks = [Span("checkpoint", 0.1, 0.3), Span("checkpoint", 0.6, 0.8)]
+    text = draw(ages, {"keys that stay": [(0.0, 5e4), (1.0, 4e4)]}, [Span("a move", 0.2, 0.4)], marks)
     root = ET.fromstring(text)
     tags = [item.tag.rpartition("}")[2] for item in root.iter()]
     assert tags.count("path") == 3
     told = {item.text for item in root.iter() if item.text}
-    assert {"a move", "p50", "p99", "keys that stay", "rows a second"} <= told
+    assert {"a move", "p50", "p99", "keys that stay", "rows a second", "checkpoint"} <= told
 
 
 def test_rates_and_ages_are_by_those_of_the_time_before() -> None:
-    """Rows of other keys are late for a second of a move, and none comes for two at its end."""
+    """Rows of other keys are late for a second of a move, and of those due for two more none comes until its end."""
     seconds = np.arange(0, 60, 0.1)
     counts = np.zeros((len(seconds), 2, STEPS), np.int64)
     young, old = steps_of(np.array([10.0, 1000.0]))
     counts[:, OTHERS, young] = counts[:, MOVED, young] = 100
-    late = (seconds >= 42) & (seconds < 43)
+    # A checkpoint: for a second nothing comes, and then what was due.
+    held, caught_up = (seconds >= 20) & (seconds < 21), (seconds >= 21) & (seconds < 22)
+    counts[held], counts[caught_up, OTHERS, old] = 0, 100
+    late = (seconds >= 43) & (seconds < 44)
     counts[late, OTHERS, young], counts[late, OTHERS, old] = 0, 100
     counts[(seconds >= 44) & (seconds < 46)] = 0
-    figures = line(Curve(seconds, counts), Span("move", 40.0, 46.0), Span("before", 10.0, 40.0))
-    assert figures["took_s"] == 6.0
-    assert figures["others_rate"] == pytest.approx(0.8) and figures["least_before"] == pytest.approx(1.0)
-    assert figures["others_p99"] == pytest.approx(100.0)
+    curve, alike = Curve(seconds, counts), [Span("alike", 30.0, 35.0)]
+    figures = line(curve, Span("move", 40.0, 46.0), Span("before", 10.0, 40.0), alike)
+    assert figures["took_s"] == pytest.approx(6.0)
+    assert figures["others_rate"] == pytest.approx(4 / 6, abs=0.02)
+    assert figures["others_least"] == pytest.approx(0.8) and figures["least_before"] == pytest.approx(0.9, abs=0.02)
+    assert figures["least_by_least"] == pytest.approx(8 / 9, abs=0.02)
+    assert figures["others_p99"] == pytest.approx(1.0) and figures["p99_by_alike"] == pytest.approx(100.0)
+    stopped = line(curve, Span("stop and start", 44.0, 46.0), Span("before", 10.0, 40.0), alike)
+    assert stopped["others_rate"] == 0.0 and stopped["others_least"] < 0.9
 
 
 @pytest.mark.long("two minutes of task managers; the figures themselves are measured by hand")

@@ -30,8 +30,8 @@ RESTART, CALM, NOBODY = "restart", "calm", "nobody"
 SHOWN = ("zipf-1", "yahoo")
 """Workloads whose rival is run at every scale."""
 
-KEY_GROUPS = 16
-"""Few, so that each has many rows a second, and a pause of one is seen."""
+KEY_GROUPS, LARGE_KEY_GROUPS = 8, 64
+"""Few, so that each has many rows a second, and a pause of one is seen; more where each has ten times the state."""
 
 _ZIPF = {"zipf-0": 0.0, "zipf-0.5": 0.5, "zipf-1": 1.0, LARGE: 1.0}
 _ACTS = {"scale": "flink-er", "mode": "act", "cores": 2}
@@ -66,7 +66,7 @@ def case(scale: Scale, workload: str) -> RealCase:
         # checkpoint is written, rows wait for it key group by key group; it is to be that of a change of instances.
         start={
             "parallelism": 1,
-            "key_groups": KEY_GROUPS,
+            "key_groups": LARGE_KEY_GROUPS if workload == LARGE else KEY_GROUPS,
             "channel_bytes": 2_048,
             "checkpoint_interval": "2m",
         },

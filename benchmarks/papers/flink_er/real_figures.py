@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.flink_er.real_applications import COUNT, QUERY
-from penstock.benchmarks.papers.flink_er.real_cases import KEY_GROUPS
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
 from penstock.model.columns import Floats
 from penstock.model.key_groups import key_groups_at
@@ -46,10 +45,11 @@ def written(run: SeenRun) -> Written:
     for key, bucket, count in zip(*(table.column(name).to_pylist() for name in ("key", "bucket", "n")), strict=True):
         counts.setdefault((key, bucket), []).append(count)
     hashes = KeyCodec([pa.string()]).hash([table.column("key").combine_chunks()])
+    key_groups = run.case["start"]["key_groups"]
     return Written(
         run.seconds(table.column("at_ns").to_numpy()),
         table.column("late_ms").to_numpy() / 1e3,
-        key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), KEY_GROUPS),
+        key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), key_groups),
         table.column("owner").to_numpy(),
         counts,
     )
@@ -93,8 +93,8 @@ def still_s(run: SeenRun, rows: Written) -> float:
 
 def moved_pauses_s(rows: Written) -> list[float]:
     """Return of each key group whose rows another instance counts from then on how long nobody counted one."""
-    pauses = []
-    for group in range(KEY_GROUPS):
+    pauses: list[float] = []
+    for group in np.unique(rows.group):
         own = np.flatnonzero(rows.group == group)
         changed = np.flatnonzero(np.diff(rows.owner[own]))
         pauses += (rows.at_s[own[changed + 1]] - rows.at_s[own[changed]]).tolist()
@@ -105,7 +105,7 @@ def natural_pauses_s(run: SeenRun, rows: Written) -> list[float]:
     """Return how long nobody counted a row of a key group in the seconds before the step, each time."""
     begin, end = step_s(run) - _NATURAL_S, step_s(run)
     inside = (rows.at_s >= begin) & (rows.at_s <= end)
-    own = [rows.at_s[inside & (rows.group == group)] for group in range(KEY_GROUPS)]
+    own = [rows.at_s[inside & (rows.group == group)] for group in np.unique(rows.group)]
     return [pause for each in own for pause in np.diff(each).tolist()]
 
 

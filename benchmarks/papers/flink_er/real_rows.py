@@ -69,10 +69,9 @@ def _workload_rows(runs: Runs, workload: str) -> Iterator[Row]:
         note="Rows counted within a second were late by more than a second, on the mean, for the last time. "
         "Baseline: savepoint, stop, start, on the same decision. Control: nobody acts, to the end of the run.",
     )  # fmt: skip
-    pauses = [1e3 * float(np.percentile(moved, 99)) for run in own if (moved := moved_pauses_s(run[1]))]
-    if pauses:
-        natural = spread([1e3 * float(np.percentile(natural_pauses_s(*run), 99)) for run in own])
-        ours = spread(pauses)
+    ours = _moved(runs, workload)
+    if ours is not None:
+        natural = _slowest_ms([natural_pauses_s(*run) for run in own])
         yield Row(
             0, f"pause of moved key groups, p99, {workload}", "none", f"<= {PAUSE_MS:g} ms", ours, _moved(runs, rival),
             natural, met=ours.median <= PAUSE_MS, unit="ms",
@@ -98,10 +97,13 @@ def _wrong(run: SeenRun, rows: Written) -> float:
 
 
 def _moved(runs: Runs, case: str) -> Spread | None:
-    pauses = [
-        1e3 * float(np.percentile(moved, 99)) for _, each in runs.get(case, ()) if (moved := moved_pauses_s(each))
-    ]
-    return spread(pauses) if pauses else None
+    return _slowest_ms([moved_pauses_s(rows) for _, rows in runs.get(case, ())])
+
+
+def _slowest_ms(times_s: Sequence[Sequence[float]]) -> Spread | None:
+    """Return the 99th percentiles of runs in which anything has moved; None: there is no such run."""
+    slowest = [1e3 * float(np.percentile(each, 99)) for each in times_s if each]
+    return spread(slowest) if slowest else None
 
 
 def _state(own: Sequence[tuple[SeenRun, Written]]) -> str:

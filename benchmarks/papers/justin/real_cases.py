@@ -18,6 +18,12 @@ LOAD = 1.3
 SECONDS = {Scale.FULL: 600.0, Scale.SHORT: 150.0, Scale.SMOKE: 60.0}
 """How long it lasts."""
 
+STEP, STEP_LOADS = "step", (0.65, LOAD)
+"""After the name of a run whose load doubles, from what one instance carries to what takes two, and these loads."""
+
+STEP_SECONDS = {Scale.FULL: (120.0, 480.0), Scale.SHORT: (45.0, 105.0), Scale.SMOKE: (10.0, 50.0)}
+"""How long each lasts."""
+
 INTERVAL_S = {Scale.FULL: 120.0, Scale.SHORT: 20.0, Scale.SMOKE: 6.0}
 """How often policies look, those of Justin; DS2 has its own 10 s."""
 
@@ -50,6 +56,13 @@ def case(scale: Scale, query: str, policy: str) -> RealCase:
     )  # fmt: skip
 
 
+def stepped(scale: Scale, policy: str) -> RealCase:
+    """Return the run of query 11 in which the load doubles while one instance keeps up."""
+    steady = case(scale, "q11", policy)
+    loads = tuple(zip(STEP_LOADS, STEP_SECONDS[scale], strict=True))
+    return replace(steady, name=f"{steady.name}-{STEP}", loads=loads)
+
+
 def _parameters(scale: Scale, policy: str) -> dict[str, Any]:
     interval_s = INTERVAL_S[scale]
     if policy == DS2:
@@ -63,4 +76,5 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
     """Return what is run, and how often each."""
     if scale is Scale.SMOKE:
         return [(replace(case(scale, "q11", DS2), capacity=_ROWS_PER_S), 1)]
-    return [(case(scale, query, policy), runs) for query in QUERIES for policy in POLICIES]
+    constant = [case(scale, query, policy) for query in QUERIES for policy in POLICIES]
+    return [(each, runs) for each in [*constant, *(stepped(scale, policy) for policy in POLICIES)]]

@@ -49,6 +49,16 @@ def waiting(run: SeenRun) -> Floats:
     return np.array([float(sum(count or 0 for count in each["waiting"].values())) for each in run.samples])
 
 
+def behind_s(run: SeenRun) -> float | None:
+    """Return how long after the last step of the load a second of input or more last waited; None: to the end."""
+    begin, end = run.bounds[-1]
+    rate = run.offered().between(begin, end) / (end - begin)
+    late = run.times_s[(waiting(run) >= rate) & (run.times_s >= begin) & (run.times_s <= end)]
+    if len(late) and late[-1] > end - 2.0:
+        return None
+    return float(late[-1] - begin) if len(late) else 0.0
+
+
 def carried(run: SeenRun) -> float:
     """Return what the job read over what was offered in the last seconds of the load, at most 1."""
     end = run.bounds[-1][1]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row, Spread, spread
-from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, LOAD, POLICIES, QUERIES
-from penstock.benchmarks.papers.justin.real_figures import carried, ended, lag_s, waiting
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row, Spread, share, spread
+from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, LOAD, POLICIES, QUERIES, STEP
+from penstock.benchmarks.papers.justin.real_figures import behind_s, carried, ended, lag_s, waiting
 from penstock.benchmarks.papers.justin.real_state import StateRun
 from penstock.benchmarks.papers.justin.real_state_rows import state_chart, state_rows
 from penstock.benchmarks.papers.real.common_rows import beside_rows, capacity_row
@@ -16,6 +16,9 @@ SHARE = 0.75
 EQUAL = 0.98
 """Rates are equal if each is at least so much of what is offered."""
 
+RIGHT, MOST_ACTIONS = 2, 3
+"""What carries the load after a step: instances with state; and in how many actions they are to be there."""
+
 _MB = 1 << 20
 _PAPER = {"q11": "0.72 x DS2's", "q8": "0.73 x DS2's"}
 
@@ -26,7 +29,7 @@ def rows(states: Sequence[StateRun], runs: Runs) -> list[Row]:
     """Return the rows of the runs that there are."""
     made = list(state_rows(states))
     for query in QUERIES:
-        made += _query_rows(runs, query)
+        made += [*_query_rows(runs, query), *_step_rows(runs, query)]
     every = [run for own in runs.values() for run in own]
     return [*made, capacity_row(runs), *beside_rows(every)] if every else made
 
@@ -59,6 +62,26 @@ def _query_rows(runs: Runs, query: str) -> Iterator[Row]:
         yield Row(
             0, f"{query} by {policy}: memory", _PAPER[query], goal, memory, base, met=met, unit="MB",
             note=f"{memory.median / base.median:.2f} x DS2's, budgets of all instances with state.",
+        )  # fmt: skip
+
+
+def _step_rows(runs: Runs, query: str) -> Iterator[Row]:
+    for policy in POLICIES:
+        seen = runs.get(f"{query}-{policy}-{STEP}", ())
+        if not seen:
+            continue
+        ends, lags = [ended(run) for run in seen], [lag_s(run) for run in seen]
+        behind = [behind_s(run) for run in seen]
+        is_met = [
+            each.stateful == RIGHT and each.actions <= MOST_ACTIONS and lag < 1.0
+            for each, lag in zip(ends, lags, strict=True)
+        ]
+        yield Row(
+            0, f"{query} by {policy}: the load doubles", "", f"{RIGHT} instances in {MOST_ACTIONS} actions, lag < 1 s",
+            share(is_met), met=all(is_met),
+            note=f"{', '.join(f'{each.stateful} instances with state, {each.actions} actions' for each in ends)}; "
+            f"{', '.join(f'{lag:.2f}' for lag in lags)} s of input wait at the end; a second or more waited for "
+            f"{', '.join('all of it' if each is None else f'{each:.0f} s' for each in behind)} after the step.",
         )  # fmt: skip
 
 

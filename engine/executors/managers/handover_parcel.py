@@ -4,7 +4,7 @@ Rows go as those of channels do: they are copied once, as there is room for them
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -52,8 +52,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Words)
 
 
-def pack_handover(handover: Handover) -> Iterator[tuple[Body, int]]:
-    """Yield the contents that `HandoverReader` makes a handover of, in this order, each with its size in bytes.
+def pack_handover(handover: Handover) -> Sequence[tuple[Body, int]]:
+    """Return the contents that `HandoverReader` makes a handover of, in this order, each with its size in bytes.
 
     The dumps must not change any more.
     """
@@ -71,8 +71,7 @@ def pack_handover(handover: Handover) -> Iterator[tuple[Body, int]]:
         for name, given in handover.buckets.items()
     }
     words = _encoder.encode(_Words(handover.move, handover.task, handover.giver, handover.taker, buckets))
-    yield plain_body(pa.py_buffer(words)), len(words)
-    yield from ((body, body.size) for body in bodies)
+    return [(plain_body(pa.py_buffer(words)), len(words)), *((body, body.size) for body in bodies)]
 
 
 class HandoverReader:

@@ -89,8 +89,9 @@ class ManagerMoves:
             taker.take_over(report)
             return
         link = next(item.links[place] for item in known if (place := item.places[report.to]) in item.links)
-        for body, size in pack_handover(report):
-            link.send_state(body, size)
+        parts = pack_handover(report)
+        for left, (body, size) in zip(reversed(range(len(parts))), parts, strict=True):
+            link.send_state(body, size, more=left > 0)
 
 
 class _Taking:

@@ -69,7 +69,7 @@ class MemoryLink(Link):
             element = element.with_rows(put_together([(element.rows, picks)]))
         self._unsent.append(Arrived(channel, element, rows, size))
 
-    def send_state(self, body: Body, size: int) -> None:
+    def send_state(self, body: Body, size: int, *, more: bool) -> None:
         """Keep it for the next `flush`."""
         content = np.empty(body.size, np.uint8)
         body.write(content)

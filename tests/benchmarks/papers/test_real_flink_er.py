@@ -50,10 +50,12 @@ from penstock.benchmarks.papers.real.schedule import Phase, rows_due
 from penstock.benchmarks.papers.real.seen import SeenRun
 from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
+from penstock.model.key_groups import key_groups_at
 from penstock.model.plan import RescalePlan, TaskSize
 from penstock.model.scaling_status import ScalingStatus
 from penstock.scheduler.action_log import ActionLog
 from penstock.scheduler.flink_er import FlinkEr
+from penstock.state.keys.batch_keys import KeyCodec
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
 PHASES = (Phase(60.0, 10.0), Phase(120.0, 20.0))
@@ -109,16 +111,18 @@ def test_the_policy_of_the_small_run_is_the_one_of_the_long_ones_and_looks_more_
 
 
 def kept_run(folder: Path, pause_s: float = 0.1, *, acts: bool = True, lost: bool = False) -> tuple[SeenRun, Written]:
-    """Write a run in which half of the words change their instance at 15 s, and rows are late from 10 to 18 s."""
+    """Write a run in which half of the key groups move at 15 s, and rows are late from 10 to 18 s."""
     at_s = np.arange(0.0, 30.0, 0.01)
     at_s = at_s[(at_s < MOVED_S) | (at_s >= MOVED_S + pause_s)]
     words = [f"w{number % 40}" for number in range(len(at_s))]
+    hashes = KeyCodec([pa.string()]).hash([pa.array(words)])
+    groups = key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), KEY_GROUPS)
     seen: Counter[str] = Counter()
     out: list[dict[str, Any]] = []
-    for word, at in zip(words, at_s.tolist(), strict=True):
+    for word, group, at in zip(words, groups.tolist(), at_s.tolist(), strict=True):
         seen[word] += 1
         late = 2_000 if 10.0 <= at < LATE_UNTIL_S else 50
-        owner = int(at >= MOVED_S and int(word[1:]) % 2 == 0)
+        owner = int(at >= MOVED_S and group % 2 == 0)
         out.append({"key": word, "bucket": 0, "n": seen[word], "late_ms": late, "at_ns": int(at * 1e9), "owner": owner})
     (folder / "job" / QUERY).mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(out[1:] if lost else out), folder / "job" / QUERY / "part.parquet")
@@ -132,7 +136,7 @@ def kept_run(folder: Path, pause_s: float = 0.1, *, acts: bool = True, lost: boo
             log.result(snapshot, "flink-er", "applied", {"stopped_ms": 240.0})
     sample = {"cpu_s": 0.0, "read": {"lines": 1}, "taken": {COUNT: 1}, "shed": 0, "state_bytes": 100_000_000}
     run = {
-        "case": {"topics": ["lines"]},
+        "case": {"topics": ["lines"], "start": {"key_groups": KEY_GROUPS}},
         "capacity": 100.0,
         "capacity_after": 100.0,
         "phases": [asdict(phase) for phase in PHASES],
@@ -159,9 +163,9 @@ def test_lag_and_pauses_are_those_of_the_rows(tmp_path: Path) -> None:
     run, rows = kept_run(tmp_path / "zipf-1-1", pause_s=0.4)
     assert lag_over_s(run, rows) == pytest.approx(LATE_UNTIL_S - 10.0)
     assert still_s(run, rows) == pytest.approx(0.4, abs=0.02)
-    # A word of forty comes every 0.4 s, and what changes hands at a gap of 0.4 s waits for its turn besides.
+    # Five words of forty, of which one comes every 10 ms, are in a key group, that waits for its turn besides.
     pauses = moved_pauses_s(rows)
-    assert pauses and 0.4 <= np.percentile(pauses, 99) <= 0.9
+    assert len(pauses) == KEY_GROUPS // 2 and 0.4 <= np.percentile(pauses, 99) <= 0.9
     assert len(set(rows.group.tolist())) <= KEY_GROUPS
     assert np.percentile(natural_pauses_s(run, rows), 99) <= 0.45
 

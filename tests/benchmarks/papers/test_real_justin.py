@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, OURS, POLICIES, cases
-from penstock.benchmarks.papers.justin.real_figures import carried, ended, lag_s
+from penstock.benchmarks.papers.justin.real_figures import behind_s, carried, ended, lag_s
 from penstock.benchmarks.papers.justin.real_queries import OPENED, SESSIONS
 from penstock.benchmarks.papers.justin.real_rows import charts, rows
 from penstock.benchmarks.papers.justin.real_state import MEMORY_MB, StateCase, StateRun, state_cases, state_run
@@ -137,6 +137,17 @@ def test_memory_is_held_against_that_of_ds2(tmp_path: Path) -> None:
     assert literal.met is None and literal.baseline is not None and literal.ours.median == literal.baseline.median
     drawn = {chart.name for chart in charts(state(KEPT), runs(110.0))}
     assert drawn == {"real_state", "real_waiting"}
+
+
+def test_a_step_wants_two_instances_in_few_actions_and_no_lag(tmp_path: Path) -> None:
+    def met(name: str, instances: int, waiting: float = 0.0) -> bool | None:
+        run = kept_query(tmp_path / name, 158.0, instances, waiting)
+        made = {row.row: row.met for row in rows(state(KEPT), {f"q11-{DS2}-step": [run]})}
+        return made[f"q11 by {DS2}: the load doubles"]
+
+    assert met("right", 2) and met("wide", 3) is False and met("late", 2, waiting=30.0) is False
+    assert behind_s(kept_query(tmp_path / "quiet", 158.0, 2)) == 0.0
+    assert behind_s(kept_query(tmp_path / "behind", 158.0, 2, waiting=30.0)) is None
 
 
 @pytest.mark.long("a minute on real parts; test_state_larger_than_its_memory_is_reached_past_the_page_cache")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.engine.core.elements import END_OF_TIME_US
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.dataflow.round_robin import QUANTUM_NS, Turns, TurnStanding
+from penstock.engine.dataflow.round_robin import MOST_AHEAD_NS, QUANTUM_NS, Turns, TurnStanding
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.wake_times import WakeTimes
@@ -230,3 +230,18 @@ def test_a_loop_without_instances_is_done() -> None:
     assert isinstance(worker.step(), Waiting)
     worker.remove([one])
     assert isinstance(worker.step(), Done)
+
+
+@pytest.mark.parametrize("is_thin", [True, False])
+def test_who_can_read_goes_first_once_those_without_a_full_batch_have_used_much_of_the_core(is_thin: bool) -> None:
+    clock, turns = ManualClock(), Turns()
+    busy, reader = (instance(name, Costly(clock), clock, [channel(name)]) for name in ("busy", "reader"))
+    turns.place(busy, TurnStanding.EAGER)
+    turns.place(reader, TurnStanding.READING)
+    ran = []
+    for _ in range(12):
+        following = turns.next()
+        assert following is not None
+        ran.append(following)
+        turns.spend(following, MOST_AHEAD_NS // 5, is_thin=is_thin and following is busy)
+    assert ran == ([*[busy] * 5, reader, *[busy] * 5, reader] if is_thin else [busy] * 12)

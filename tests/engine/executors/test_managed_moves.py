@@ -21,7 +21,7 @@ from penstock.model.errors import UserError
 from penstock.runs.own_token import own_token
 from penstock.state.tables.image import StoreDump
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
-from tests.engine.executors.test_simulated_moves import MOVING
+from tests.engine.executors.test_simulated_moves import IN_MEMORY, MOVING, SMALL, end_steps_early
 
 FEW = range(1, 17)
 """So many seeds; sources move, too, so not every one moves state."""
@@ -35,10 +35,12 @@ KILLS = 4
 CALM = Faults.of(("delay",))
 
 
-def managed(name: str, folder: Path, head_kills: int = 0, faults: Faults = ALL) -> Simulation:
+def managed(
+    name: str, folder: Path, head_kills: int = 0, faults: Faults = ALL, options: PagingOptions = IN_MEMORY
+) -> Simulation:
     job = ps.Job()
     MOVING[name](job)
-    paging = SimulatedPaging(folder, PagingOptions())
+    paging = SimulatedPaging(folder, options)
     recording = record_pipeline(job.graph, 10_000)
     made = Simulation(recording, parallelism=3, managed=True, head_kills=head_kills, faults=faults, paging=paging)
     made.moves = True
@@ -56,6 +58,12 @@ def check(results: list[SeedResult], least: int) -> None:
 def test_a_few_seeds_of_moves_between_task_managers_put_out_what_the_undisturbed_run_does(tmp_path: Path) -> None:
     simulation = managed("tumbled", tmp_path)
     check([simulation.run(seed) for seed in FEW], 6)
+
+
+def test_rows_wait_at_markers_between_task_managers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_steps_early(monkeypatch)
+    simulation = managed("tumbled", tmp_path, options=SMALL)
+    check([simulation.run(seed) for seed in FEW], 4)
 
 
 def test_state_that_gets_lost_on_its_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,11 +112,14 @@ def test_a_head_that_does_not_ask_for_the_owners_is_found(tmp_path: Path, monkey
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_between_task_managers")
+@pytest.mark.parametrize("options", [IN_MEMORY, SMALL], ids=["memory", "early ends"])
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_of_moves_between_task_managers_puts_out_what_the_undisturbed_run_does(
-    name: str, tmp_path: Path
+    name: str, options: PagingOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulation = managed(name, tmp_path)
+    if options is SMALL:
+        end_steps_early(monkeypatch)
+    simulation = managed(name, tmp_path, options=options)
     results = [simulation.run(seed) for seed in range(1, 41)]
     check(results, len(results) // 4)
     assert sum(result.moves.failed for result in results if result.moves is not None) > 0

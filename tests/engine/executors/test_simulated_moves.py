@@ -1,7 +1,7 @@
 """Key groups change their instances at random while a simulated job runs, and it puts out what it does undisturbed.
 
 ``make test`` tries 200 seeds over all pipelines, the long suite 10,000, in parts of 50; ``PENSTOCK_MOVE_SEEDS`` sets
-how many it tries of each pipeline, in memory and in pages.
+how many it tries of each pipeline: in memory, in pages, and in memory with steps that end wherever they may.
 """
 
 import os
@@ -15,15 +15,20 @@ import pytest
 
 import penstock as ps
 from penstock import count, sum_
+from penstock.engine.dataflow import instance
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.paged import TINY, SimulatedPaging
 from penstock.engine.moves.movable import refusal
+from penstock.engine.operators.process import rows
+from penstock.engine.paging import paged_operator
 from penstock.engine.paging.options import PagingOptions
 from tests.engine.executors.simulated_support import PIPELINES, in_parts, part_name, read
 
 SLOT_S = 4
 EPOCH = datetime(1970, 1, 1)
 IN_MEMORY = PagingOptions()
+SMALL = PagingOptions(None, 2_000, 1_500)
+"""Many buckets, all in memory."""
 
 
 class SlotTotals(ps.Process):
@@ -64,7 +69,7 @@ MOVING = {**PIPELINES, "slots": slots, "upserted": upserted}
 FEW = range(1, 1 + 200 // len(MOVING) + 1)
 """Seeds of each pipeline in ``make test``."""
 
-EACH = 10_000 // (2 * len(MOVING)) + 1
+EACH = 10_000 // (3 * len(MOVING)) + 1
 PARTS = in_parts(int(os.environ.get("PENSTOCK_MOVE_SEEDS", str(EACH))))
 
 
@@ -74,6 +79,12 @@ def moving(name: str, folder: Path, options: PagingOptions) -> Simulation:
     made = Simulation(record_pipeline(job.graph, 10_000), parallelism=3, paging=SimulatedPaging(folder, options))
     made.moves = True
     return made
+
+
+def end_steps_early(patch: pytest.MonkeyPatch) -> None:
+    """Let every step end wherever it may: rows wait at most markers where buckets are many."""
+    for module in (instance, rows, paged_operator):
+        patch.setattr(module, "SLICE_NS", 0)
 
 
 def check(results: list[SeedResult]) -> None:
@@ -99,16 +110,18 @@ def test_a_move_completes_though_every_channel_is_full(name: str, tmp_path: Path
 
 def test_buckets_that_are_outside_move(tmp_path: Path) -> None:
     simulation = moving("sessions", tmp_path, TINY)
-    check([simulation.run(2)])
+    check([simulation.run(seed) for seed in range(1, 5)])
 
 
 @pytest.mark.long("hundreds of seeds; test_a_few_seeds_of_moves_put_out_what_the_undisturbed_run_does")
 @pytest.mark.parametrize("seeds", PARTS, ids=part_name)
-@pytest.mark.parametrize("options", [IN_MEMORY, TINY], ids=["memory", "pages"])
+@pytest.mark.parametrize("options", [IN_MEMORY, TINY, SMALL], ids=["memory", "pages", "early ends"])
 @pytest.mark.parametrize("name", MOVING)
 def test_every_seed_of_moves_puts_out_what_the_undisturbed_run_does(
-    name: str, options: PagingOptions, seeds: range, tmp_path: Path
+    name: str, options: PagingOptions, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if options is SMALL:
+        end_steps_early(monkeypatch)
     simulation = moving(name, tmp_path, options)
     results = [simulation.run(seed) for seed in seeds]
     check(results)

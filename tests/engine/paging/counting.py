@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,10 @@ class Counting(Operator):
 COUNTING = Kind(Counting)
 
 
-def paged(options: PagingOptions, clock: ManualClock | None = None) -> PagedOperator:
-    operator = PagedOperator(Counting, options, Shelves().open)
+def paged(
+    options: PagingOptions, clock: ManualClock | None = None, make: Callable[[], Counting] = Counting
+) -> PagedOperator:
+    operator = PagedOperator(make, options, Shelves().open)
     operator.open(context_of(clock or ManualClock(), RowCounters(), COUNTING))
     return operator
 

@@ -202,7 +202,7 @@ def test_state_of_a_move_goes_on_while_the_other_side_takes_it(links: Links) -> 
         there.on_state = came.append
         clock = Meanwhile(there.turn)
         assert not here.link.carries_state() and sides.links.turn_on(clock) == [] and clock.asked == 1
-        here.send_state(plain_body(state), state.size)
+        here.send_state(plain_body(state), state.size, more=False)
         there.turn()
         assert here.link.carries_state() and not came, "more than fits at once"
         assert sides.links.turn_on(clock) == [] and not here.link.carries_state()
@@ -226,7 +226,7 @@ def test_state_that_nobody_takes_holds_nothing_up_though_rows_come_from_others()
             other.turn()
 
         clock = Meanwhile(send)
-        here.send_state(plain_body(state), state.size)
+        here.send_state(plain_body(state), state.size, more=False)
         sides.links.turn()
         assert sides.links.turn_on(clock) == []
         assert here.link.carries_state() and clock.asked <= 3
@@ -239,7 +239,7 @@ def test_a_link_that_is_lost_carries_no_state(links: Links) -> None:
     with ExitStack() as stack:
         sides = Sides(stack, links, (1, "tm-1"))
         here = sides.own[1, "tm-1"]
-        here.send_state(plain_body(state), state.size)
+        here.send_state(plain_body(state), state.size, more=False)
         sides.loses((1, "tm-1"))
         lost = []
         while not lost:

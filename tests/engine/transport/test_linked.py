@@ -75,11 +75,12 @@ def test_state_comes_as_it_was_sent_between_elements_and_is_counted(sizes: list[
         sender, receiver = here.sender(0, "c", CAPACITY_BYTES), there.receiver(0, "c", CAPACITY_BYTES)
         came: list[pa.Buffer] = []
         there.on_state = came.append
-        for content in contents:
+        for left, content in zip(reversed(range(len(contents))), contents, strict=True):
             sender.put(Barrier(1))
-            here.send_state(plain_body(content), content.size)
+            here.send_state(plain_body(content), content.size, more=left > 0)
         while there.received < here.sent:
             here.turn()
             there.turn()
+            assert there.link.carries_state() == (0 < len(came) < len(contents) or there.link._under_way is not None)
         assert [item.to_pybytes() for item in came] == [item.to_pybytes() for item in contents]
         assert len(receiver) == len(contents)
