@@ -12,8 +12,7 @@ from penstock.shedding.result_errors import ErrorCounts
 UNSURE = 0.1
 """Rows of a cycle in which rates changed count for so much: windows of several rates look worse than they are."""
 
-
-_NOTHING_LEARNT = ErrorMemory()
+_NOTHING_LEARNED = ErrorMemory()
 
 
 class ErrorNeeds:
@@ -34,7 +33,7 @@ class ErrorNeeds:
         share = UNSURE if in_force != self._in_force else 1.0
         self._in_force = in_force
         for name, goal in scope.goals.items():
-            memory = self._memories.get(name, _NOTHING_LEARNT)
+            memory = self._memories.get(name, _NOTHING_LEARNED)
             memory = learned(self._rule, memory, goal, counted.get(name, ErrorCounts()).scaled(share))
             self._memories[name] = steadied(self._rule, memory, goal)
 
@@ -58,7 +57,7 @@ class ErrorNeeds:
 
     def error_of(self, name: str, keep: float) -> float | None:
         """Return the error of a query at a keep rate in [0, 1]; None: it was not measured."""
-        return error_at(self._memories.get(name, _NOTHING_LEARNT), keep)
+        return error_at(self._memories.get(name, _NOTHING_LEARNED), keep)
 
     def _need(self, scope: SheddingScope, name: str, ratio: float) -> float:
         memory, goal = self._memories[name], scope.goals[name]

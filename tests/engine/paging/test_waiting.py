@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.core.elements import Batch, Watermark
-from penstock.engine.paging.waiting import WaitingInput, by_bucket
+from penstock.engine.paging.waiting import WaitingInput, by_bucket, joined
 
 BUCKETS = 3
 
@@ -90,6 +91,14 @@ def test_joined_rows_are_as_old_as_the_oldest() -> None:
     waiting, _ = played([(0, [0, 0], 1.0), (0, [0], 1.0)])
     ages = [item[1].ingest_ns for item in waiting.shares(0, minds_watermarks=True) if not isinstance(item, Watermark)]
     assert ages == [98]
+
+
+@pytest.mark.parametrize("other", [{"keep": 0.5}, {"branches": b"\x01"}, {"keys": b"\x01"}])
+def test_rows_of_other_rates_are_not_joined(other: dict[str, Any]) -> None:
+    rows = pa.record_batch({"x": pa.array([1])})
+    items = [(0, Batch(rows)), (0, Batch(rows)), (0, Batch(rows, **other))]
+    sizes = [item[1].rows.num_rows for item in joined(items, minds_watermarks=True) if not isinstance(item, Watermark)]
+    assert sizes == [2, 1]
 
 
 @given(st.lists(st.integers(0, 4), max_size=50))
