@@ -7,6 +7,7 @@ from typing import Any
 from penstock.benchmarks.papers.economics.applications import SINKS
 from penstock.benchmarks.papers.economics.real_applications import BOTH, KNN_ALONE, KNN_SINK, POINTS, RIDES, TAXI
 from penstock.benchmarks.papers.economics.real_moving import FULL, INSTANCES, MOVING, ZONED_RIDES
+from penstock.benchmarks.papers.economics.real_scaling import scaling_cases
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
 from penstock.benchmarks.papers.real.schedule import uneven_shares
@@ -65,6 +66,7 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
         (replace(peak, name=LAG_MAXIMA, control={**_ACTS, "offered": "lag maxima"}), few),
         (replace(peak, name=MANAGED, executor="processes", exact=""), few),
         (moves(lengths.phase_s), runs),
+        *((each, few) for each in scaling_cases(scale)),
     ]
 
 

@@ -31,6 +31,7 @@ from penstock.benchmarks.papers.economics.real_figures import (
     slope_ratio,
 )
 from penstock.benchmarks.papers.economics.real_moving_rows import moving_rows
+from penstock.benchmarks.papers.economics.real_scaling_rows import scaling_rows
 from penstock.benchmarks.papers.evaluation import Row, Spread, spread
 from penstock.benchmarks.papers.real.common_rows import beside_rows, capacity_row
 from penstock.benchmarks.papers.real.seen import SeenRun
@@ -52,6 +53,7 @@ def rows(runs: Runs) -> list[Row]:
     made += _other_rows(runs)
     if MOVES in runs:
         made += moving_rows(runs[MOVES])
+    made += scaling_rows(runs)
     return [*made, *_control_rows(runs), *_cpu_rows(runs), capacity_row(runs)]
 
 

@@ -3,18 +3,17 @@
 docs/design/controllers.md 7 has the rules.
 """
 
-from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
+from penstock.benchmarks.papers.cluster_model.blind_view import as_if_nothing_were_shed
 from penstock.benchmarks.papers.cluster_model.steered import SteeredRun
 from penstock.engine.control.steering import OWNS, control_loop
 from penstock.model.errors import OptionError
 from penstock.model.plan import RescalePlan, ShedPlan
-from penstock.model.snapshot import ClusterSnapshot
 from tests.benchmarks.papers.drills import HIGH, HIGHEST, PARAMETERS, SCALERS, STEP_S, drill, shed_share
 
 pytestmark = pytest.mark.slow
@@ -123,18 +122,6 @@ def test_a_backlog_at_a_cold_start_passes_and_nobody_acts_for_it(scaler: str) ->
     lag = run.series.task("lag", "rows")
     assert lag[10] > 30_000 and lag[150] == pytest.approx(0.0, abs=100)
     assert not run.acted(scaler) and not run.acted("qod")
-
-
-def as_if_nothing_were_shed(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Return what a scaler sees that is fed with rates after shedders, and not told that rows are dropped."""
-    instances, partitions = snapshot.instances, snapshot.partitions
-    assert instances.records_in is not None and partitions.consumed is not None
-    taken = np.bincount(instances.task, np.nan_to_num(instances.records_in), len(snapshot.tasks))
-    of = instances.task[partitions.instance]
-    fetched = np.bincount(of, partitions.consumed, len(snapshot.tasks))
-    kept = partitions.consumed * np.minimum(taken[of] / np.maximum(fetched[of], 1.0), 1.0)
-    outputs = replace(snapshot.outputs, dropped=np.zeros(len(snapshot.outputs)))
-    return replace(snapshot, outputs=outputs, partitions=replace(partitions, consumed=kept, appended=kept))
 
 
 def rate_after_first_action(run: SteeredRun, scaler: str) -> float:
