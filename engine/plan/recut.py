@@ -13,7 +13,7 @@ from penstock.model.job_graph import JobGraph, OperatorNode
 def recut(graph: ExecutionGraph, parallelism: Mapping[str, int], key_groups: int) -> ExecutionGraph:
     """Return a plan in which some operators, by their names, have so many instances, and the others as many as before.
 
-    A stateless operator without parallelism of its own still has that of what feeds it.
+    A stateless operator without parallelism of its own still has that of what feeds it in its task.
 
     Raises:
         OptionError: there is no such operator, it cannot have so many instances, or nothing would change.
@@ -64,9 +64,13 @@ def instances_by_name(graph: ExecutionGraph) -> dict[str, int]:
 def _with_own(graph: ExecutionGraph, node: OperatorNode, parallelism: Mapping[str, int]) -> OperatorNode:
     if node.name in parallelism:
         return replace(node, parallelism=parallelism[node.name])
-    if node.parallelism is None and (descriptor_of(node.spec).keyed or len(node.inputs) != 1):
-        # It has what was said for the whole job, which a plan does not remember.
-        return replace(node, parallelism=graph.task_of(node.id).parallelism)
+    task = graph.task_of(node.id)
+    if node.parallelism is None and (
+        descriptor_of(node.spec).keyed or len(node.inputs) != 1 or task.operators[0] == node.id
+    ):
+        # It has what was said for the whole job, which a plan does not remember, or its task is another one than that
+        # of what feeds it, and changes by itself.
+        return replace(node, parallelism=task.parallelism)
     return node
 
 

@@ -62,6 +62,21 @@ def test_what_stays_with_the_caller_stays_a_task_of_its_own() -> None:
     assert [after.name(task) for task in after.tasks] == names and after.apart
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_task_that_has_no_state_does_not_follow_the_one_that_feeds_it(apart: bool) -> None:
+    """A scaler names tasks, and one that it does not name stays."""
+    job = ps.Job()
+    bids = ps.read_nexmark("bid", ps.NexmarkConfig(), job=job).name("bids").parallelism(2)
+    looked = bids.rebalance().filter(col("price") > 100).name("looked")
+    looked.select("auction").name("auctions").write_black_hole().name("out")
+    planned = job.plan(2, apart=apart)
+    after = recut(planned, {"bids": 1}, KEY_GROUPS)
+    assert instances_by_name(after) == {"bids": 1, "looked": 2, "auctions": 2, "out": 2}
+    assert [after.name(task) for task in after.tasks] == [planned.name(task) for task in planned.tasks]
+    more = recut(planned, {"looked": 4}, KEY_GROUPS)
+    assert instances_by_name(more) == {"bids": 2, "looked": 4, "auctions": 4, "out": 4}
+
+
 def test_what_cannot_be_is_refused() -> None:
     planned = shop().plan(2)
     for wanted, sentence in (
