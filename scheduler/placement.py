@@ -3,6 +3,7 @@
 Needed when a job is deployed, and when instances were stopped or lost.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -41,7 +42,8 @@ class TaskScheduler(Policy[PlacementMemory]):
     """Places waiting instances; ties are broken by a draw that depends on `seed` and the snapshot's number.
 
     With `in_turn` they are broken by the instance's own number, around the machines that can be used: so instances that
-    are numbered alike meet. Machines whose free CPU is within `equal_within_percent` of the most count as equal then.
+    are numbered alike meet; but where others of its task are, it goes to a machine with fewer of these. Machines whose
+    free CPU is within `equal_within_percent` of the most count as equal then.
     `known_cpu` is that of tasks, by name, which was measured before the policy starts, percent of a core.
 
     A machine that was silent for `lost_after_s` is lost; it and machines without cores or memory get no instance. An
@@ -124,7 +126,8 @@ class TaskScheduler(Policy[PlacementMemory]):
 class Ties:
     """The choice among machines with as much free CPU: the least of ``ranks``.
 
-    If ``equal_within`` (percent) is there, instances of number i go to machine i, if it is that close to the best.
+    If ``equal_within`` (percent) is there, instances of number i go to machine i, if it is that close to the best, and
+    no other that is has fewer instances of their task.
     """
 
     ranks: NDArray[np.int64]
@@ -150,6 +153,7 @@ def place(
     age = instances.age_s if instances.age_s is not None else np.full(len(instances), np.nan)
     free_heap = FreeCpuHeap(np.where(is_alive, free, np.nan), ties.ranks)
     usable = np.flatnonzero(is_alive & ~np.isnan(free)).tolist()
+    hosted = _hosted(snapshot)
     moves: dict[int, int] = {}
     without_place = []
     for i in waiting:
@@ -160,6 +164,7 @@ def place(
             fixed = [previous]
         if fixed:
             moves[i] = fixed[0]
+            hosted[int(instances.task[i]), fixed[0]] += 1
             free_heap.take(fixed[0], float(need[instances.task[i]]))
         else:
             without_place.append(i)
@@ -170,13 +175,25 @@ def place(
         preferred = [m for m in wished if m not in flagged and free_heap.has(m, cpu)]
         machine = free_heap.best_of(preferred) if preferred else free_heap.best(flagged)
         if machine is not None and not preferred and ties.equal_within is not None:
-            home = usable[int(instances.number[group[0]]) % len(usable)]
-            if home not in flagged and free_heap.is_near(home, machine, ties.equal_within):
+            home, task = usable[int(instances.number[group[0]]) % len(usable)], int(instances.task[group[0]])
+            best = machine
+            if home not in flagged and free_heap.is_near(home, best, ties.equal_within):
                 machine = home
+            if hosted[task, machine]:
+                near = [m for m in usable if m not in flagged and free_heap.is_near(m, best, ties.equal_within)]
+                machine = min(near, key=lambda m: (hosted[task, m], m != machine))
         if machine is not None:
             moves |= dict.fromkeys(group, machine)
+            hosted.update((int(instances.task[i]), machine) for i in group)
             free_heap.take(machine, cpu)
     return [Move(i, moves[i], flagged=i in preferences.flagged) for i in waiting if i in moves]
+
+
+def _hosted(snapshot: ClusterSnapshot) -> Counter[tuple[int, int]]:
+    """Return by task and machine how many instances run."""
+    running = np.flatnonzero(snapshot.instances.is_running)
+    task, machine = snapshot.instances.task[running], snapshot.instances.machine[running]
+    return Counter(zip(task.tolist(), machine.tolist(), strict=True))
 
 
 def cpu_by_task(snapshot: ClusterSnapshot) -> Floats:

@@ -251,7 +251,34 @@ def numbered(free: Sequence[float], tasks: int, parallelism: int, forward: bool)
 def test_in_turn_instances_of_one_number_meet_where_machines_are_alike() -> None:
     # The last machine is full.
     assert machines_of(numbered([400.0, 398.0], 3, 2, forward=False), IN_TURN) == [0, 1] * 3
-    assert machines_of(numbered([200.0, 300.0], 3, 2, forward=False), IN_TURN) == [1, 1, 0, 1, 0, 1]
+    assert machines_of(numbered([200.0, 300.0], 3, 2, forward=False), IN_TURN) == [1, 0, 1, 0, 1, 0]
+
+
+def test_in_turn_instances_of_one_task_go_apart_where_machines_are_alike() -> None:
+    """A source comes first, so that the first instance of what is behind it is not where its number says."""
+    snapshot = cluster([100.0, 100.0], [0, 1, 1, 2])
+    numbers = np.array([0, 0, 1, 0])
+    assert machines_of(replace(snapshot, instances=replace(snapshot.instances, number=numbers)), IN_TURN) == [
+        0,
+        1,
+        0,
+        1,
+    ]
+
+
+def test_in_turn_an_instance_goes_apart_from_those_of_its_task_that_run() -> None:
+    snapshot = cluster([200.0, 200.0, 198.0], [0, 0, 0])
+    instances = replace(
+        snapshot.instances,
+        number=np.array([1, 2, 0]),
+        machine=np.array([0, 1, 0]),
+        is_running=np.array([True, True, False]),
+    )
+    running = replace(snapshot, instances=instances)
+    assert machines_of(running, IN_TURN) == [2]
+    # One that has less free does not get it.
+    free = replace(running.machines, cpu_percent=np.array([200.0, 200.0, 350.0, 400.0]))
+    assert machines_of(replace(running, machines=free), IN_TURN) == [0]
 
 
 def test_instances_that_hand_on_all_rows_stay_together() -> None:
@@ -264,4 +291,4 @@ def test_instances_that_hand_on_all_rows_stay_together() -> None:
 
 def test_what_was_measured_before_the_start_counts_until_there_is_a_figure() -> None:
     known = TaskScheduler(in_turn=True, known_cpu={"t0": 10.0})
-    assert machines_of(cluster([150.0, 120.0], [0, 0, 0, 0]), known) == [0, 0, 0, 0]
+    assert machines_of(cluster([150.0, 120.0], [0, 0, 0, 0]), known) == [0, 0, 0, 1]

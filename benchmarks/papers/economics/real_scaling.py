@@ -1,4 +1,4 @@
-"""QoD beside a scaler on real parts: bids from Kafka are looked at, each for 2 ms, and counted by bidder in windows.
+"""QoD beside a scaler on real parts: bids from Kafka are looked at, each for 10 ms, and counted by bidder in windows.
 
 Looking at one takes no core. When more come QoD sheds at once what the instances do not take, and the scaler is to end
 that.
@@ -27,15 +27,18 @@ TOGETHER, ALONE, BLIND = "qod-ds2", "ds2-alone", "qod-ds2-blind"
 
 QUERY, LOOK = "bids of bidders", "look"
 MINIMUM = 0.3
-ROW_S = 0.002
-INSTANCE_ROWS_PER_S = 450.0
+ROW_S = 0.01
+INSTANCE_ROWS_PER_S = 95.0
 """About what one instance takes."""
 
 INSTANCES = 2
 """Look in the beginning; all else has one, and needs no more."""
 
-LOADS = (1.4, 3.4)
-"""Parts of what one instance takes, before the step and after it: four instances are needed then."""
+LOADS = (1.3, 3.6)
+"""Parts of what one instance takes, before the step and after it; with the reserve two and five instances."""
+
+RESERVE, CORES = 0.3, 6
+"""The share of instances that DS2 adds, as a task manager has more to do than to look; and how many it may use."""
 
 SECONDS = {Scale.FULL: (60.0, 300.0), Scale.SHORT: (45.0, 150.0), Scale.SMOKE: (10.0, 30.0)}
 """How long each lasts."""
@@ -89,13 +92,15 @@ def _case(name: str, scale: Scale, control: Mapping[str, Any]) -> RealCase:
         BIDS,
         (0.25,) * 4,
         tuple(zip(LOADS, SECONDS[scale], strict=True)),
-        control={"mode": "act", "cores": 4, "parameters": {"pace": {"interval_s": 10.0}}, **control},
+        control={
+            "mode": "act", "cores": CORES, "parameters": {"factor": RESERVE, "pace": {"interval_s": 10.0}}, **control,
+        },
         options={"contracts": {QUERY: (MINIMUM, 1)}} if "shed" in control else {},
         executor="processes",
         task_managers=INSTANCES,
-        batch_rows=64,
-        start={"parallelism": 1, "channel_bytes": 32_768, "checkpoint_interval": "2m"},
+        batch_rows=16,
+        start={"parallelism": 1, "channel_bytes": 4_096, "checkpoint_interval": "2m"},
         has_checkpoints=True,
         catch_up_s=30.0,
         capacity=INSTANCE_ROWS_PER_S,
-    )
+    )  # fmt: skip
