@@ -34,11 +34,10 @@ INSTANCE_ROWS_PER_S = 95.0
 INSTANCES = 2
 """Look in the beginning; all else has one, and needs no more."""
 
-LOADS = (1.3, 3.6)
-"""Parts of what one instance takes, before the step and after it; with the reserve two and five instances."""
+LOADS = (1.3, 3.2)
+"""Parts of what one instance takes, before and after the step: for two and four instances, with room for the rest."""
 
-RESERVE, CORES = 0.3, 6
-"""The share of instances that DS2 adds, as a task manager has more to do than to look; and how many it may use."""
+CORES = 4
 
 SECONDS = {Scale.FULL: (60.0, 300.0), Scale.SHORT: (45.0, 150.0), Scale.SMOKE: (10.0, 30.0)}
 """How long each lasts."""
@@ -92,9 +91,7 @@ def _case(name: str, scale: Scale, control: Mapping[str, Any]) -> RealCase:
         BIDS,
         (0.25,) * 4,
         tuple(zip(LOADS, SECONDS[scale], strict=True)),
-        control={
-            "mode": "act", "cores": CORES, "parameters": {"factor": RESERVE, "pace": {"interval_s": 10.0}}, **control,
-        },
+        control={"mode": "act", "cores": CORES, "parameters": {"pace": {"interval_s": 10.0}}, **control},
         options={"contracts": {QUERY: (MINIMUM, 1)}} if "shed" in control else {},
         executor="processes",
         task_managers=INSTANCES,
@@ -103,4 +100,4 @@ def _case(name: str, scale: Scale, control: Mapping[str, Any]) -> RealCase:
         has_checkpoints=True,
         catch_up_s=30.0,
         capacity=INSTANCE_ROWS_PER_S,
-    )  # fmt: skip
+    )

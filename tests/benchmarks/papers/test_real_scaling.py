@@ -19,13 +19,17 @@ from penstock.benchmarks.papers.economics.real_scaling import (
     LOOK,
     MINIMUM,
     QUERY,
-    RESERVE,
     ROW_S,
     TOGETHER,
     BlindDs2,
     scaling_cases,
 )
-from penstock.benchmarks.papers.economics.real_scaling_rows import first_change_s, reached, scaling_rows, shed_share
+from penstock.benchmarks.papers.economics.real_scaling_rows import (
+    most_waiting_s,
+    reached,
+    scaling_rows,
+    shed_share,
+)
 from penstock.benchmarks.papers.evaluation import Row
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
 from penstock.benchmarks.papers.real.case import RealCase
@@ -57,7 +61,7 @@ def test_what_looks_is_a_task_of_its_own_and_may_be_scaled_and_shed_before() -> 
         plan = application(case).job.plan(case.start["parallelism"], apart=True)
         own = [task for task in plan.tasks if plan.name(task) == LOOK]
         assert [task.parallelism for task in own] == [INSTANCES]
-        assert case.loads[0][0] * (1 + RESERVE) < INSTANCES < case.loads[1][0] * (1 + RESERVE) < CORES
+        assert case.loads[0][0] < 0.8 * INSTANCES and INSTANCES < case.loads[1][0] <= 0.8 * CORES
         assert scaler(Control(**case.control)).role.owns == scaler(Control(**together.control)).role.owns
     assert MINIMUM * LOADS[1] < INSTANCES
     assert INSTANCE_ROWS_PER_S < 1 / ROW_S
@@ -89,25 +93,26 @@ def test_a_scaler_that_is_not_told_wants_no_more_than_what_was_let_through() -> 
     assert isinstance(blind, NoChange)
 
 
-def kept_run(folder: Path, numbers: Sequence[tuple[float, int]], kept: float, late: float) -> SeenRun:
-    """Write a run with so many instances from these times on; ``kept`` of the rows pass after the step, then ``late``.
+def kept_run(folder: Path, numbers: Sequence[tuple[float, int]], kept: float, late: float, waits: float) -> SeenRun:
+    """Write a run with so many instances from these times on.
 
-    The latter is what passes from 30 s after the first change on, or after the step if there is none.
+    ``kept`` of the rows pass after the step, and ``late`` from a minute after it on; ``waits`` rows are not read then.
     """
     folder.mkdir(parents=True)
-    changes = [at for at, number in numbers if number > numbers[0][1]]
-    settled = (changes[0] if changes else STEP_S) + 30.0
     at_s = np.arange(0.0, END_S + 1.0)
     offered = np.array([rows_due(PHASES, float(at)) for at in at_s], np.float64)
-    share = np.where(at_s <= STEP_S, 1.0, np.where(at_s <= settled, kept, late))
+    share = np.where(at_s <= STEP_S, 1.0, np.where(at_s <= STEP_S + 60.0, kept, late))
     taken = np.concatenate([[0.0], np.cumsum(np.diff(offered) * share[1:])])
+    unread = np.where((at_s > STEP_S) & (at_s <= STEP_S + 60.0), waits, 0.0)
     samples: list[dict[str, Any]] = [
         {
-            "at_ns": int(at * 1e9), "read": {"bids": int(rows) + 1}, "taken": {LOOK: float(through)},
-            "shed": float(rows - through),
-            "instances": {"bids": 2, LOOK: [number for since, number in numbers if since <= at][-1], "count": 2},
+            "at_ns": int(at * 1e9), "read": {"bids": rows - behind + 1e-9}, "taken": {LOOK: through},
+            "shed": rows - through,
+            "instances": {"bids": 1, LOOK: [number for since, number in numbers if since <= at][-1], "count": 1},
         }
-        for at, rows, through in zip(at_s.tolist(), offered.tolist(), taken.tolist(), strict=True)
+        for at, rows, through, behind in zip(
+            at_s.tolist(), offered.tolist(), taken.tolist(), unread.tolist(), strict=True
+        )
     ]  # fmt: skip
     run = {
         "case": {"topics": ["bids"]}, "capacity": 100.0, "capacity_after": 100.0,
@@ -126,25 +131,30 @@ def kept_run(folder: Path, numbers: Sequence[tuple[float, int]], kept: float, la
 GREW, STAYED = ((0.0, 2), (35.0, 4)), ((0.0, 2),)
 
 
-def test_rates_are_those_after_the_first_change_of_instances(tmp_path: Path) -> None:
-    grew = kept_run(tmp_path / "grew", GREW, 0.5, 1.0)
-    assert first_change_s(grew) == 35.0
-    assert reached(grew) == pytest.approx(1.0) and shed_share(grew) == 0.0
-    stayed = kept_run(tmp_path / "stayed", STAYED, 0.6, 0.6)
-    assert first_change_s(stayed) == STEP_S
+def test_rates_are_those_of_the_end_and_what_waits_is_the_most(tmp_path: Path) -> None:
+    grew = kept_run(tmp_path / "grew", GREW, 0.5, 1.0, 400.0)
+    assert reached(grew) == pytest.approx(1.0) and shed_share(grew) == pytest.approx(0.0, abs=1e-9)
+    assert most_waiting_s(grew) == pytest.approx(2.0, rel=0.01)
+    stayed = kept_run(tmp_path / "stayed", STAYED, 0.6, 0.6, 0.0)
     assert reached(stayed) == pytest.approx(0.6) and shed_share(stayed) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
-    ("late", "blind", "met"), [(1.0, 0.6, [True, True]), (0.95, 0.6, [False, False]), (1.0, 0.95, [False, True])]
+    ("late", "blind", "waits", "met"),
+    [
+        (1.0, 0.6, 10.0, [True, True, True]),
+        (0.95, 0.6, 10.0, [False, False, True]),
+        (1.0, 0.95, 10.0, [False, True, True]),
+        (1.0, 0.6, 1_000.0, [True, True, False]),
+    ],
 )
 def test_both_are_held_against_the_scaler_alone_and_one_that_is_not_told(
-    tmp_path: Path, late: float, blind: float, met: list[bool]
+    tmp_path: Path, late: float, blind: float, waits: float, met: list[bool]
 ) -> None:
     runs = {
-        TOGETHER: [kept_run(tmp_path / "a", GREW, 0.5, late)],
-        ALONE: [kept_run(tmp_path / "b", GREW, 1.0, 1.0)],
-        BLIND: [kept_run(tmp_path / "c", STAYED, blind, blind)],
+        TOGETHER: [kept_run(tmp_path / "a", GREW, 0.5, late, waits)],
+        ALONE: [kept_run(tmp_path / "b", GREW, 1.0, 1.0, 800.0)],
+        BLIND: [kept_run(tmp_path / "c", STAYED, blind, blind, 10.0)],
     }
     made: list[Row] = list(scaling_rows(runs))
     assert [row.met for row in made] == met
