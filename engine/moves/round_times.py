@@ -18,7 +18,7 @@ def may_begin(*, travelling: bool, pressing: bool, let_through: bool) -> bool:
 def rest_ns(round_ns: int) -> int:
     """Return for how long no round begins behind one that took so long.
 
-    A round takes what it can of the cores of a giver and a taker, and rows of keys that stay have what it leaves; for as
-    long as it took they have all, to catch up.
+    A round takes what it can of the cores of a giver and a taker, and rows of keys that stay have what it leaves; then
+    they have all, for as long as it took, to catch up.
     """
     return min(round_ns, MOST_REST_NS)
