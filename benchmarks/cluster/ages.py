@@ -71,7 +71,7 @@ class _AgesWriter(ps.Writer):
         slots = now_ns // SLOT_NS
         for slot in np.unique(slots).tolist():
             counts, own = self._counts.setdefault(slot, np.zeros((2, STEPS), np.int64)), slots == slot
-            np.add.at(counts, (moves[own], steps[own]), 1)
+            counts += np.bincount(moves[own] * STEPS + steps[own], minlength=2 * STEPS).reshape(2, STEPS)
 
     def close(self) -> None:
         """Write what was counted."""

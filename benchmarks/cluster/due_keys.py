@@ -13,6 +13,9 @@ import penstock as ps
 
 PARTITIONS = 4
 
+AGAIN_US = 5000
+"""Rows that are due within so long of each other are read together: whoever asks sooner does so in vain."""
+
 
 class Phases:
     """What all readers of a job do now, said by files: whoever measures says it, readers look.
@@ -92,13 +95,14 @@ class _DueKeysReader(ps.Reader):
     def read(self, max_rows: int) -> ps.Read:
         due_ns = self._due_ns(max_rows)
         if not len(due_ns):
-            return ps.Read(again_us=1_000)
+            return ps.Read(again_us=AGAIN_US)
         source = self._source
         rows = np.arange(self._row, self._row + len(due_ns))
         self._row += len(due_ns)
         keys = rows % (source.keys // PARTITIONS) * PARTITIONS + self._partition
         columns = [pa.array(keys), pa.array(due_ns), pa.array(rows * 0.5)]
-        return ps.Read(pa.record_batch(columns, schema=source.schema))
+        again_us = AGAIN_US if len(due_ns) < max_rows else None
+        return ps.Read(pa.record_batch(columns, schema=source.schema), again_us=again_us)
 
     def position(self) -> tuple[int, int | None]:
         return self._row, self._first_paced

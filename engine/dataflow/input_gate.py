@@ -128,11 +128,13 @@ class InputGate:
         """Return whether there is input, and a signal waits in a channel or is awaited on others: not a watermark."""
         return (self._waiting.signals > 0 or self._awaited is not None) and self.has_input()
 
+    def has_little(self) -> bool:
+        """Return whether less than a full batch waits."""
+        return 4 * self._waiting.rows < 3 * self._batch_rows
+
     def is_thin(self) -> bool:
         """Return whether less than a full batch waits, and nothing that more rows must not be waited for."""
-        if self._waiting.signals or self._released or self._blocked:
-            return False
-        return 4 * self._waiting.rows < 3 * self._batch_rows
+        return self.has_little() and not (self._waiting.signals or self._released or self._blocked)
 
     def take(self, batches: int = 1) -> tuple[int, Element] | None:
         """Take one element from the next channel that has one; None when it changed nothing for the operators.

@@ -145,13 +145,13 @@ class Instance:
             times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
         return min((due for due in times if due > now_ns), default=None)
 
-    def is_thin(self) -> bool:
+    def has_little(self) -> bool:
         """Return whether it is between two steps and less than a full batch waits; a source has none to wait for."""
-        return self.gate is not None and self._current is None and self.gate.is_thin()
+        return self.gate is not None and self._current is None and self.gate.has_little()
 
     def patient_until_ns(self, now_ns: int) -> int | None:
         """Return until when others may go first, as they may make a full batch of what waits; None: no longer."""
-        if not self.is_thin():
+        if self.gate is None or self._current is not None or not self.gate.is_thin():
             return None
         for operator in self._timed:
             due_ns = operator.timer_ns()

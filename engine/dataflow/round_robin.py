@@ -95,15 +95,15 @@ class Turns:
                 self._queued[standing].discard(key)
                 queue.remove(instance)
 
-    def spend(self, instance: Instance, spent_ns: int, *, is_thin: bool = False) -> None:
+    def spend(self, instance: Instance, spent_ns: int, *, has_little: bool = False) -> None:
         """Take what an instance has used off what it may use, and what the last that read may.
 
-        ``is_thin``: it had less than a full batch to work off, be it that its timers were due.
+        ``has_little``: it had less than a full batch to work off, be it that its timers were due or that signals came.
         """
         if self._standing.get(id(instance)) is TurnStanding.READING:
             self._reader, self._ahead_ns = instance, 0
         else:
-            self._ahead_ns += spent_ns if is_thin else 0
+            self._ahead_ns += spent_ns if has_little else 0
             self._deficit_ns[id(instance)] = self._deficit_ns.get(id(instance), 0) - spent_ns
         if self._reader is not None:
             key, share = id(self._reader), self._shares.get(self._reader.name, 1.0)

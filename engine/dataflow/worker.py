@@ -167,7 +167,7 @@ class Worker:
 
     def _run(self, instance: Instance, now_ns: int, *, idle: bool) -> None:
         instance.accounting.enter(Activity.BUSY, now_ns)
-        self.at, is_thin = instance, instance.is_thin()
+        self.at, has_little = instance, instance.has_little()
         if self._thread_cpu_ns is None:
             instance.step(idle=idle)
         else:
@@ -177,7 +177,7 @@ class Worker:
         # Alignment: how far one source has read decides whether others may read.
         self.touch_sources(instance.settle())
         end_ns = self._clock.monotonic_ns()
-        self._turns.spend(instance, end_ns - now_ns, is_thin=is_thin)
+        self._turns.spend(instance, end_ns - now_ns, has_little=has_little)
         instance.accounting.enter(instance.activity(end_ns), end_ns)
         self.at = None
         self.touch(instance)

@@ -98,6 +98,8 @@ class PendingChanges:
     def _all_shown(self) -> tuple[Slots, pa.RecordBatch | None]:
         if not self._shown:
             return _NONE, None
+        if len(self._shown) == 1:
+            return self._shown[0]
         slots = np.concatenate([part for part, _ in self._shown])
         return slots, pa.concat_batches([rows for _, rows in self._shown])
 

@@ -20,7 +20,7 @@ from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
 from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrder, MoveSummary, MoveTotals
-from penstock.engine.moves.round_times import may_begin
+from penstock.engine.moves.round_times import may_begin, rest_ns
 from penstock.engine.moves.source_rates import SourceRates
 from penstock.engine.moves.wanted_moves import (
     Groups,
@@ -52,13 +52,17 @@ StateBytes = Callable[[str | None, Collection[str]], int]
 
 @dataclass(slots=True)
 class _Order:
-    """An order that is carried out: what is left of it, what its rounds have taken, and checkpoints before the last."""
+    """An order that is carried out: what is left of it, what its rounds have taken, and checkpoints before the last.
+
+    ``rests_until_ns``: no barrier is sent and no round begins before; None: it does not rest.
+    """
 
     asked: AskedMove
     lead: TaskId
     left: Groups
     account: MoveAccount
     begun: int
+    rests_until_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,10 @@ class ManagedMoves:
 
     @property
     def due_ns(self) -> int | None:
-        """When the round under way takes too long; None: there is none."""
-        return None if self._coordinator.moving is None else self._round_ns + ROUND_NS
+        """When the round under way takes too long, or the next one may begin; None: there is none."""
+        if self._coordinator.moving is not None:
+            return self._round_ns + ROUND_NS
+        return None if self._order is None else self._order.rests_until_ns
 
     def totals(self) -> MoveTotals | None:
         """Return what moves of the job took; from any thread."""
@@ -287,15 +293,35 @@ class ManagedMoves:
         return self._checkpoints.begun
 
     def _go_on(self, order: _Order, now_ns: int) -> None:
-        """Begin the next round, unless a checkpoint goes first."""
+        """Begin the next round, unless it is too soon or a checkpoint goes first."""
         checkpoints = self._checkpoints
         assert checkpoints is not None
+        if order.rests_until_ns is not None:
+            if now_ns < order.rests_until_ns:
+                return
+            self._end_rest(order)
         went = checkpoints.begun - order.begun
         travelling = checkpoints.coordinator.state in TRAVELLING
-        pressing_ns = checkpoints.coordinator.pressing_ns()
-        pressing = pressing_ns is not None and pressing_ns <= now_ns
-        if may_begin(travelling=travelling, pressing=pressing, let_through=went > 0):
+        if may_begin(travelling=travelling, pressing=self._is_pressing(now_ns), let_through=went > 0):
             self._next_round(order, now_ns, went)
+
+    def _is_pressing(self, now_ns: int) -> bool:
+        assert self._checkpoints is not None
+        pressing_ns = self._checkpoints.coordinator.pressing_ns()
+        return pressing_ns is not None and pressing_ns <= now_ns
+
+    def _rest(self, order: _Order, now_ns: int, round_ns: int) -> None:
+        """Let others have the cores behind a round; a checkpoint goes first that waits no longer."""
+        assert self._checkpoints is not None
+        if not self._is_pressing(now_ns):
+            order.rests_until_ns = now_ns + rest_ns(round_ns)
+            self._checkpoints.hold_barriers(held=True)
+
+    def _end_rest(self, order: _Order) -> None:
+        assert self._checkpoints is not None
+        if order.rests_until_ns is not None:
+            order.rests_until_ns = None
+            self._checkpoints.hold_barriers(held=False)
 
     def _next_round(self, order: _Order, now_ns: int, checkpoints: int) -> None:
         account = order.account
@@ -349,7 +375,7 @@ class ManagedMoves:
         order.asked.progress = account.key_groups, account.key_groups + len(order.left)
         if order.left:
             # Before anybody begins a checkpoint that is due.
-            self._go_on(order, now_ns)
+            self._rest(order, now_ns, now_ns - self._round_ns)
             return
         self._order = None
         done = account.summary(now_ns, self.rates)
@@ -360,4 +386,5 @@ class ManagedMoves:
     def _fail(self, error: PenstockError) -> None:
         order, self._order = self._order, None
         if order is not None:
+            self._end_rest(order)
             self._refuse(order.asked, error)

@@ -1,12 +1,15 @@
 """Wake times, alignment and turns: what lets the loop leave alone those to whom nothing happened."""
 
+from collections.abc import Iterable
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.core.elements import END_OF_TIME_US
+from penstock.engine.core.contract import Emission
+from penstock.engine.core.elements import END_OF_TIME_US, Barrier
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.round_robin import MOST_AHEAD_NS, QUANTUM_NS, Turns, TurnStanding
@@ -232,8 +235,8 @@ def test_a_loop_without_instances_is_done() -> None:
     assert isinstance(worker.step(), Done)
 
 
-@pytest.mark.parametrize("is_thin", [True, False])
-def test_who_can_read_goes_first_once_those_without_a_full_batch_have_used_much_of_the_core(is_thin: bool) -> None:
+@pytest.mark.parametrize("has_little", [True, False])
+def test_who_can_read_goes_first_once_those_without_a_full_batch_have_used_much_of_the_core(has_little: bool) -> None:
     clock, turns = ManualClock(), Turns()
     busy, reader = (instance(name, Costly(clock), clock, [channel(name)]) for name in ("busy", "reader"))
     turns.place(busy, TurnStanding.EAGER)
@@ -243,5 +246,30 @@ def test_who_can_read_goes_first_once_those_without_a_full_batch_have_used_much_
         following = turns.next()
         assert following is not None
         ran.append(following)
-        turns.spend(following, MOST_AHEAD_NS // 5, is_thin=is_thin and following is busy)
-    assert ran == ([*[busy] * 5, reader, *[busy] * 5, reader] if is_thin else [busy] * 12)
+        turns.spend(following, MOST_AHEAD_NS // 5, has_little=has_little and following is busy)
+    assert ran == ([*[busy] * 5, reader, *[busy] * 5, reader] if has_little else [busy] * 12)
+
+
+class Sweeping(Costly):
+    """Works something off whenever it is asked, without an end."""
+
+    def timer_ns(self) -> int | None:
+        return 0
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        self.clock.advance_ns(MOST_AHEAD_NS // 5)
+        return ()
+
+
+def test_who_can_read_waits_no_longer_beside_one_that_waits_for_a_barrier() -> None:
+    clock = ManualClock()
+    one = instance("one", Sweeping(clock), clock, [channel("first", elements=[Barrier(1)]), channel("second")])
+    worker = Worker([one], clock)
+    with patch.object(Turns, "spend", autospec=True, side_effect=Turns.spend) as spend:
+        for _ in range(6):
+            assert isinstance(worker.step(), Ran)
+    assert one.gate is not None and not one.gate.is_thin()
+    assert all(call.kwargs["has_little"] for call in spend.call_args_list)
+    reader = instance("reader", Costly(clock), clock, [channel("reader")])
+    worker._turns.place(reader, TurnStanding.READING)
+    assert worker._turns.next() is reader

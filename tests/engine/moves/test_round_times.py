@@ -11,7 +11,7 @@ from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.states import TRAVELLING
 from penstock.engine.moves import move_events as me
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.round_times import may_begin
+from penstock.engine.moves.round_times import MOST_REST_NS, may_begin, rest_ns
 from penstock.model.config import CheckpointOptions
 from penstock.model.ids import TaskId
 
@@ -145,3 +145,9 @@ def test_a_savepoint_is_not_put_off() -> None:
     assert both.is_pressing() and len(both.begun_at_round) == 1
     both.look()
     assert both.begun == 1
+
+
+@given(st.integers(0, 60_000_000_000))
+def test_others_have_the_cores_behind_a_round_for_as_long_as_it_took_or_a_second(round_ns: int) -> None:
+    assert rest_ns(round_ns) == min(round_ns, MOST_REST_NS)
+    assert MOST_REST_NS == 1_000_000_000

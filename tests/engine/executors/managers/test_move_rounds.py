@@ -57,6 +57,19 @@ class Rounds:
             said.append(ms.StateInstalled(order.move, self.task, giver, taker, 1, 5_000_000))
         return said
 
+    def end_round(self, attempt: ManagedAttempt, took_ns: int) -> None:
+        """Let the round under way end once it has taken so long, with managers that are silent."""
+        before = len(self.over)
+        while len(self.unanswered) < 2:
+            assert self.go_on(attempt) is None
+        self.clock.advance_ns(took_ns)
+        orders, self.unanswered = self.unanswered, {}
+        for name, order in orders.items():
+            for message in self.done(name, order):
+                self.scene.launcher.managers[name].say(message)
+        while len(self.over) == before:
+            assert self.go_on(attempt) is None
+
     def ask(self, attempt: ManagedAttempt) -> AskedMove:
         graph, places = attempt.graph, attempt.places()
         moving = [task for task in graph.tasks if refusal(graph, task.id) is None and not is_source(graph, task)]
@@ -91,16 +104,9 @@ def test_a_checkpoint_that_has_been_due_for_an_interval_goes_between_two_rounds(
     with rounds.scene.head:
         attempt = rounds.scene.attempt(rounds.session)
         asked = rounds.ask(attempt)
-        while len(rounds.unanswered) < 2:
-            assert rounds.go_on(attempt) is None
         # It has been due for an interval by the time that the first round is over.
-        rounds.clock.advance_ns(21_000_000_000)
+        rounds.end_round(attempt, 21_000_000_000)
         rounds.silent = False
-        for name, order in rounds.unanswered.items():
-            for message in rounds.done(name, order):
-                rounds.scene.launcher.managers[name].say(message)
-        while not rounds.over:
-            assert rounds.go_on(attempt) is None
         for _ in range(5):
             rounds.go_on(attempt)
         assert rounds.rounds == 1 and not asked.answer.done()
@@ -134,3 +140,34 @@ def test_one_that_is_only_due_waits_for_the_move(tmp_path: Path) -> None:
         (inject,) = rounds.coordinator.on(ev.Tick(rounds.clock.monotonic_ns()))
         assert isinstance(inject, ev.InjectBarrier)
         attempt.take_down(None, RetryableError("over"))
+
+
+def test_behind_a_round_nothing_moves_and_no_checkpoint_begins_for_as_long_as_it_took(tmp_path: Path) -> None:
+    rounds, round_ns = Rounds(tmp_path, silent=True), 40_000_000
+    with rounds.scene.head:
+        attempt = rounds.scene.attempt(rounds.session)
+        rounds.clock.advance_ns(11_000_000_000)
+        rounds.ask(attempt)
+        rounds.end_round(attempt, round_ns)
+        over_ns = rounds.clock.monotonic_ns()
+        assert rounds.go_on(attempt, round_ns - 1) is None
+        assert attempt._moving.due_ns == over_ns + round_ns
+        assert not rounds.unanswered and not rounds.coordinator.on(ev.Tick(rounds.clock.monotonic_ns()))
+        assert rounds.go_on(attempt, 1) is None
+        while len(rounds.unanswered) < 2:
+            assert rounds.go_on(attempt) is None
+        assert {order.move for order in rounds.unanswered.values()} == {2}
+        attempt.take_down(None, RetryableError("over"))
+
+
+def test_one_that_fails_between_two_rounds_lets_barriers_go(tmp_path: Path) -> None:
+    rounds = Rounds(tmp_path, silent=True)
+    with rounds.scene.head:
+        attempt = rounds.scene.attempt(rounds.session)
+        asked = rounds.ask(attempt)
+        rounds.end_round(attempt, 40_000_000)
+        rounds.session.hold_barriers.assert_called_with(held=True)
+        attempt.take_down(None, RetryableError("over"))
+        rounds.session.hold_barriers.assert_called_with(held=False)
+        assert isinstance(asked.answer.exception(0), RetryableError)
+        assert attempt._moving.due_ns is None
