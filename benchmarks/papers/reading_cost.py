@@ -9,8 +9,9 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -104,8 +105,7 @@ def measure(instances: int, readings: int = READINGS, every_ns: int = TICK_NS) -
         job = EmbeddedJob(JobPlan("readings", graph, _OPTIONS, Path(folder)), clock=SystemClock())
         found = _Readings(job.build)
         gc.collect()
-        look: Callable[[], bool] = lambda: found.look(WARM + readings, every_ns)  # noqa: E731
-        struck = job.attempt.proceed(look, None, None)
+        struck = job.attempt.proceed(partial(found.look, WARM + readings, every_ns), None, None)
         assert struck is None and found.part is not None
         job.attempt.stop()
         job.attempt.proceed(lambda: False, None, None)

@@ -156,7 +156,8 @@ def _latency_ms(window: CounterWindow) -> Floats:
     """
     row_ns, taken = window.since(lambda reading: reading.row_ns), window.since(lambda reading: reading.records_in)
     rows = np.where(taken > 0, taken, window.after.queue_rows)
-    return np.divide(row_ns / 1e6, rows, np.full(len(rows), np.nan), where=rows > 0)
+    latency_ms: Floats = np.divide(row_ns / 1e6, rows, np.full(len(rows), np.nan), where=rows > 0)
+    return latency_ms
 
 
 def _partitions(window: CounterWindow) -> PartitionColumns:

@@ -172,7 +172,9 @@ class ReadingMerger:
         received = together(RECEIVED, [part.received for part in each])
         rows, waiting = layout.receivers.columns(received, "rows", "waiting")
         dropped = together(DROPPED, [part.dropped for part in each])
-        branches = layout.senders.columns(dropped, "shed", "kept") if len(dropped) else (None, None)
+        branches: Sequence[Floats | None] = (None, None)
+        if len(dropped):
+            branches = layout.senders.columns(dropped, "shed", "kept")
         waits = np.bincount(layout.receivers.instance, waiting, layout.count)
         return Reading(
             layout,

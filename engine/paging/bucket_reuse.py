@@ -66,7 +66,7 @@ def spread_evenly(rows: Floats, over: Floats, up_to: Floats) -> Floats:
 
 def spread_below(rows: int, up_to: int) -> Floats:
     """Return rows by `REUSE_BOUNDS`, whose distances lie evenly in (0, up_to], bytes."""
-    below = np.minimum(REUSE_BOUNDS / max(up_to, 1), 1.0)
+    below: Floats = np.minimum(REUSE_BOUNDS / max(up_to, 1), 1.0)
     below[-1] = 1.0
     below[1:] -= below[:-1].copy()
     return below * float(rows)

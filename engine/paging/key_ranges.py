@@ -109,7 +109,7 @@ def bytes_of_groups(spans: Sequence[Span], sizes: Sequence[int], count: int) -> 
 @lru_cache(maxsize=64)
 def _evenly(count: int) -> Floats:
     """Return where ``count`` key groups begin, and where the last one ends; not rounded up to whole positions."""
-    return np.arange(count + 1) * (RING / count)
+    return np.asarray(np.arange(count + 1) * (RING / count), np.float64)
 
 
 def _start(group: int, count: int) -> int:

@@ -116,9 +116,10 @@ def test_latency_is_the_time_of_all_rows_by_those_that_were_taken(tmp_path: Path
     row_ns[[2, 3]] += 6e9
     taken[2] += 40
     waiting = np.array([0.0, 0.0, 0.0, 10.0, 0.0, 0.0])
-    second = replace(first, time_ns=last.time_ns, spent_ns=first.spent_ns, row_ns=row_ns, records_in=taken)
+    spent_ns = first.spent_ns.copy()
+    spent_ns[:, 3] += last.time_ns
+    second = replace(first, time_ns=last.time_ns, spent_ns=spent_ns, row_ns=row_ns, records_in=taken)
     second = replace(second, read_ns=first.read_ns + last.time_ns, queue_rows=waiting)
-    second.spent_ns[:, 3] += last.time_ns
     latency_ms = cluster_snapshot("test", 1, first, second, MACHINE).instances.latency_ms
     assert latency_ms is not None
     np.testing.assert_allclose(latency_ms, [np.nan, np.nan, 150.0, 600.0, np.nan, np.nan])
