@@ -21,7 +21,6 @@ from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.columns import Floats, Names
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import BranchSpec
 from penstock.model.sic import NO_CHECKS, CheckTimes
 from penstock.state.store import StateStore
 
@@ -84,8 +83,8 @@ class PartReading:
     ``checks`` what looking at what waits has taken here. ``reuse`` has the accesses to the state of each task here by
     the bytes used since, as places in `REUSE_BOUNDS`; ``group_rows`` about how many rows producers here sent to each
     key group of a task, ``group_bytes`` the state that instances here have of each, of tasks of several instances.
-    ``dropped`` has a row for each edge and producer instance in whose chain branches have shed of what goes there:
-    those rows, and those that the last of these branches has kept.
+    ``dropped`` has a row for each edge and producer instance in whose chain rows were shed of what goes there, as on
+    branches: those rows, and those that the last operator that shed has kept.
     """
 
     time_ns: int
@@ -248,23 +247,22 @@ def _group_rows(build: Build) -> list[tuple[int, Floats]]:
 
 
 def _dropped(build: Build, edges: Sequence[Edge]) -> list[tuple[int, int, int, int]]:
-    """Return what branches in the chains here have shed of the rows of each edge, and what the last one has kept."""
-    graph = build.graph
-    if not any(isinstance(node.spec, BranchSpec) for node in graph.graph.operators.values()):
+    """Return what was shed inside the chains here of the rows of each edge, and what the last that shed has kept."""
+    if not any(each.shed for counters in build.counters.values() for each in counters):
         return []
-    above = {edge.consumer: edge.producer for edge in graph.edges if edge.chained}
+    above = {edge.consumer: edge.producer for edge in build.graph.edges if edge.chained}
     found: list[tuple[int, int, int, int]] = []
     for number, edge in enumerate(edges):
-        branches, at = list[OperatorId](), edge.producer
-        while True:
-            branches += [at] if isinstance(graph.node(at).spec, BranchSpec) else []
-            if at not in above:
-                break
-            at = above[at]
-        for position, instance in enumerate(build.tasks.get(graph.task_of(at).id, ()) if branches else ()):
-            counters = [build.counters[branch][position] for branch in branches]
-            if shed := sum(each.shed for each in counters):
-                found.append((number, instance.index, shed, counters[0].passed))
+        # What the first of a chain sheds comes before its instance.
+        chain, head = list[OperatorId](), edge.producer
+        while head in above:
+            chain.append(head)
+            head = above[head]
+        for position, instance in enumerate(build.tasks.get(build.graph.task_of(head).id, ())):
+            shedding = [own for operator in chain if (own := build.counters[operator][position]).shed]
+            if shedding:
+                kept = shedding[0].rows_in - shedding[0].shed
+                found.append((number, instance.index, sum(own.shed for own in shedding), kept))
     return found
 
 
