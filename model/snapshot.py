@@ -111,9 +111,9 @@ class InstanceColumns(Columns):
     """Task instances. ``machine`` is where it runs, or ran if not ``is_running``; ``number`` is its own in the task.
 
     ``records_in``: rows taken, after shedding. Busy, remote wait, core wait, input wait and output wait add up to the
-    window; ``steps`` are the times that it began to be busy. ``latency_ms``: queue and service of a row, mean.
-    ``get_p90_ms`` of accesses to state. ``managed_bytes``: the budget of its state. ``age_s`` since it started, not
-    measured before its first start; ``settled_s`` since the last action that touched it.
+    window; ``steps`` are the times that it began to be busy. ``latency_ms``: queue and service of a row, mean,
+    not measured where none was there. ``get_p90_ms`` of accesses to state. ``managed_bytes``: the budget of its state.
+    ``age_s`` since it started, not measured before its first start; ``settled_s`` since an action last touched it.
     """
 
     task: Ints

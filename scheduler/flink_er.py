@@ -35,6 +35,9 @@ from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan
 
 DETECTORS = ("true", "paper", "literal")
+LATENCY = "instances.latency_ms"
+"""The figure without which nobody knows whether a task is slow."""
+
 NOISE = 0.05
 """The share of its capacity by which an instance may seem overloaded before load is redistributed."""
 
@@ -66,10 +69,11 @@ class FlinkEr:
     times the rows in flight, or its steps as printed. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi:
     a lag worth more seconds of input triggers an action, and is to be drained in ``drain_s``, together with the input
     that arrives in the ``action_s`` of the action. Where no source lags, a mean latency of a task above l_c triggers
-    one, after which the load is to be at most lambda of every capacity. ``settle_s``: the wait after an action on an
-    application. ``jump``: instances are added up to the need, not one at a time. ``pool``: instances that a decision
-    may add; None: as many as there are free cores, where CPU was measured. ``period_s``: how often a loop lets it look;
-    ``looks``: in so many of them, one after the other, an application must lag, or be slow, before anything is done.
+    one, after which the load is to be at most lambda of every capacity; infinite: only lag does. ``settle_s``: the wait
+    after an action on an application. ``jump``: instances are added up to the need, not one at a time. ``pool``:
+    instances that a decision may add; None: as many as there are free cores, where CPU was measured. ``period_s``: how
+    often a loop lets it look; ``looks``: in so many of them, one after the other, an application must lag, or be slow,
+    before anything is done.
     """
 
     detector: str = "true"
@@ -89,6 +93,10 @@ class FlinkEr:
             raise ValueError(f"detector is one of {', '.join(DETECTORS)}, not {self.detector!r}")
         if not 0.85 <= self.saturated <= 1:
             raise ValueError(f"saturated is in [0.85, 1], not {self.saturated}")
+        if not self.latency_ms > 0:
+            raise ValueError(f"latency_ms is above 0, not {self.latency_ms}")
+        if np.isinf(self.latency_ms) and self.detector != "true":
+            raise ValueError(f"detector {self.detector!r} tells capacities by latency_ms, which cannot be infinite")
         if self.looks < 1:
             raise ValueError(f"looks is 1 or more, not {self.looks}")
 
@@ -114,12 +122,15 @@ class FlinkEr:
         lags = source_lags(snapshot)
         if lags is None:
             return not_measured("end offsets and positions of the sources' partitions"), after
+        slow, blind = slow_tasks(snapshot, self.latency_ms)
+        if len(blind) and self.detector != "true":
+            return not_measured(LATENCY), after
         with np.errstate(divide="ignore", invalid="ignore"):
             arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
         plan, network = _Plan(snapshot, self, arriving_part, full.keys()), Network(snapshot, limits, needed)
         done: set[int] = set()
         before, concerned = dict(memory.concerned), dict[str, int]()
-        for application, tasks, headroom in self._concerned(snapshot, network, lags):
+        for application, tasks, headroom in self._concerned(snapshot, network, lags, slow):
             name = snapshot.applications.name[application]
             if application in done:
                 continue
@@ -134,14 +145,18 @@ class FlinkEr:
                 acted_s[name] = snapshot.time_s
                 done.add(application)
                 del concerned[name]
-        return plan.decision(), replace(after, acted_s=tuple(acted_s.items()), concerned=tuple(concerned.items()))
+        after = replace(after, acted_s=tuple(acted_s.items()), concerned=tuple(concerned.items()))
+        if len(blind) and not plan.reasons:
+            return not_measured(LATENCY), after
+        plan.reasons += [f"not measured: {LATENCY}"] if len(blind) else []
+        return plan.decision(), after
 
     def _concerned(
-        self, snapshot: ClusterSnapshot, network: Network, lags: Floats
+        self, snapshot: ClusterSnapshot, network: Network, lags: Floats, slow: Ints
     ) -> Iterator[tuple[int, list[int], float]]:
         """Yield applications, their tasks below one source, and the capacity that they must have in shares of need.
 
-        First those below lagging sources, from the most lagged on (eq 1), then those of which a task is slow.
+        First those below lagging sources, from the most lagged on (eq 1), then those of which a task is ``slow``.
         """
         of, lagging = snapshot.tasks.application, set()
         for source in sorted(np.flatnonzero(lags > self.lag_s).tolist(), key=lambda task: -lags[task]):
@@ -149,7 +164,6 @@ class FlinkEr:
             for application, tasks in _by_application(of, reached):
                 lagging.add(application)
                 yield application, tasks, 1.0
-        slow = slow_tasks(snapshot, self.latency_ms)
         slow = slow[~np.isin(of[slow], list(lagging))]
         if not len(slow):
             return

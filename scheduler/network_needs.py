@@ -64,15 +64,23 @@ def source_lags(snapshot: ClusterSnapshot) -> Floats | None:
     return np.where(snapshot.tasks.is_source, lags + lags_shed, lags)
 
 
-def slow_tasks(snapshot: ClusterSnapshot, latency_ms: float) -> Ints:
-    """Return the tasks whose mean latency (eq 12) is above the constraint; not measured is not above."""
+def slow_tasks(snapshot: ClusterSnapshot, latency_ms: float) -> tuple[Ints, Ints]:
+    """Return the tasks whose mean latency (eq 12) is above the constraint, and those that took rows of unknown latency.
+
+    An infinite constraint needs no figures.
+    """
     instances, tasks = snapshot.instances, len(snapshot.tasks)
+    none = np.zeros(0, np.int32)
+    if np.isinf(latency_ms):
+        return none, none
     each = or_nan(instances.latency_ms, len(instances))
     known = ~np.isnan(each)
     count = np.bincount(instances.task, known, tasks)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = sum_by(instances.task, np.where(known, each, 0.0), tasks) / count
-    return np.flatnonzero(np.nan_to_num(mean) > latency_ms).astype(np.int32)
+    taken = np.bincount(instances.task, np.nan_to_num(or_nan(instances.records_in, len(instances))), tasks)
+    unknown = np.flatnonzero((taken > 0) & (count == 0))
+    return np.flatnonzero(np.nan_to_num(mean) > latency_ms).astype(np.int32), unknown.astype(np.int32)
 
 
 class Network:

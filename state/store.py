@@ -334,6 +334,10 @@ class StateStore(Protocol):
         """Return accesses by `REUSE_BOUNDS`: bytes of state used since what they reach was; None: none are counted."""
         return None
 
+    def group_bytes(self) -> Floats | None:
+        """Return the bytes of state, in memory and below it, of each key group; None: they are not known by group."""
+        return None
+
 
 class RowLog(Protocol):
     """Whole rows kept in chunks, addressed by int64 row ids that never change.

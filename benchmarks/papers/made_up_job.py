@@ -102,6 +102,7 @@ class MadeUpJob:
             "busy_ns": busy_ns,
             "core_wait_ns": seconds * 1e9 - busy_ns,
             "cpu_ns": busy_ns,
+            "row_ns": 10.0 * seconds * 1e9,
             "records_in": self._taken,
             "hits": 0.6 * self._taken,
             "misses": 0.4 * self._taken,

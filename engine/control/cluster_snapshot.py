@@ -1,13 +1,15 @@
 """The metric contract filled from a job that runs: two readings of its counters make a snapshot.
 
-What is measured today: rows, times and CPU of instances and how long each has run, rows of edges and of key groups,
-what waits, accesses to state and how far back it was used, its sizes and budgets, of sources what their readers know of
-the logs, calls to the outside. None, as nobody measures it yet: latencies of rows, drops, network, sizes of key groups;
+What is measured today: rows, times and CPU of instances, how long each has run and how long rows are there, rows of
+edges and of key groups, what waits, accesses to state and how far back it was used, its sizes, those of key groups too,
+and budgets, of sources what their readers know of the logs, calls to the outside. None, as nobody measures it yet:
+drops behind sources, network, how long results take from a source to a sink, writes of state and its slowest reads;
 `lag_maxima` adds what waits at the end of a cycle, `application_use` what the job has and uses as a whole. Whoever runs
 the job says what its machines measured. Of an instance that was built anew between the readings no counts are known.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from penstock.engine.control.counter_window import CounterWindow
 from penstock.engine.control.reading import Reading
 from penstock.engine.control.task_counts import risen
-from penstock.engine.control.task_layout import EdgeEnds
+from penstock.engine.control.task_layout import EdgeEnds, Numbers
 from penstock.model.columns import Floats, Ints
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
@@ -35,6 +37,9 @@ from penstock.model.snapshot import (
     TaskColumns,
 )
 
+Counted = tuple[Numbers, Floats]
+"""Rows of tasks, and what was counted of the cells of each."""
+
 NO_OWNERS: Mapping[TaskId, Owners] = MappingProxyType({})
 
 
@@ -46,12 +51,15 @@ def cluster_snapshot(
     machines: MachineColumns,
     here: str | Sequence[str] | Ints | None = None,
     owners: Mapping[TaskId, Owners] = NO_OWNERS,
+    *,
+    as_sent: bool = False,
 ) -> ClusterSnapshot:
     """Return what a job counted between two readings (None: since it started).
 
     ``here``: which of the machines it runs on, None where there is one; or the machine of each instance in task order,
     empty for one that waits to be placed; or the row of each one's machine, -1. One whose input has ended keeps its
-    place then: it waits for nothing. ``owners`` are those of the key groups of tasks, as far as it is known.
+    place then: it waits for nothing. ``owners`` are those of the key groups of tasks, as far as it is known. Rows into
+    edges are those before shedders, ``as_sent``: those behind them, for who sheds and knows what is dropped.
 
     Raises:
         ValueError: the later reading is not later, or it is not said on which of several machines the job runs.
@@ -69,6 +77,7 @@ def cluster_snapshot(
         where = None if isinstance(here, str) else np.array([rows[place] for place in here], np.int32)
     since, layout = 0 if before is None else before.time_ns, after.layout
     window = CounterWindow(before, after, layout)
+    sent = _exchanged(window, layout.senders, lambda reading: reading.sent)
     return ClusterSnapshot(
         number,
         after.time_ns / 1e9,
@@ -79,8 +88,7 @@ def cluster_snapshot(
         queries=layout.query_columns,
         machines=machines,
         instances=_instances(window, where, machines.name.index(here) if isinstance(here, str) else 0),
-        # What each producer sent: shedders drop before that.
-        outputs=OutputColumns(*_exchanged(window, layout.senders, lambda reading: reading.sent)),
+        outputs=OutputColumns(*sent) if as_sent else _with_drops(window, *sent),
         inputs=InputColumns(*_exchanged(window, layout.receivers, lambda reading: reading.offered)),
         partitions=_partitions(window),
         buckets=_buckets(window, owners),
@@ -129,6 +137,7 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         cpu_ns=_unless_missing(cpu_ns),
         steps=_unless_missing(window.since(lambda reading: reading.steps)),
         queue_rows=after.queue_rows,
+        latency_ms=_unless_missing(_latency_ms(window)),
         age_s=age_s,
         settled_s=age_s,
         cache_hits=hits,
@@ -138,6 +147,17 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
         state_bytes=after.state_bytes,
         managed_bytes=_unless_missing(after.state_budget),
     )
+
+
+def _latency_ms(window: CounterWindow) -> Floats:
+    """Return how long a row waits and is worked on by Little's law; if none was taken, how long those that wait have.
+
+    NaN: no row came, or it is not known.
+    """
+    row_ns, taken = window.since(lambda reading: reading.row_ns), window.since(lambda reading: reading.records_in)
+    rows = np.where(taken > 0, taken, window.after.queue_rows)
+    latency_ms: Floats = np.divide(row_ns / 1e6, rows, np.full(len(rows), np.nan), where=rows > 0)
+    return latency_ms
 
 
 def _partitions(window: CounterWindow) -> PartitionColumns:
@@ -176,24 +196,32 @@ def _services(window: CounterWindow) -> ServiceColumns:
 
 
 def _buckets(window: CounterWindow, owners: Mapping[TaskId, Owners]) -> BucketColumns:
-    """Return the key groups of tasks whose owners can change while they run, and about how many rows came to each."""
+    """Return the key groups of tasks whose owners can change while they run, with their rows (about), and state."""
     layout, before = window.layout, window.before
-    columns: list[tuple[Ints, Ints, Ints, Floats]] = []
+    columns: list[tuple[Ints, Ints, Ints, Floats, Floats]] = []
+    then = None if before is None else before.group_rows
+    counted: dict[int, tuple[Counted, Counted]] = {}
     for row in layout.movable:
         table = owners.get(layout.graph.tasks[row].id)
         if table is None or not np.isin(table, numbers := layout.graph.tasks[row].numbers).all():
             continue
-        counts = (None if before is None else before.group_rows, window.after.group_rows)
-        tasks, rows = risen(*counts, len(table))
+        if len(table) not in counted:
+            came_to = risen(then, window.after.group_rows, len(table))
+            counted[len(table)] = came_to, risen(None, window.after.group_bytes, len(table))
+        (tasks, rows), (sized, sizes) = counted[len(table)]
         if row not in tasks:
             continue
+        held = sizes[np.searchsorted(sized, row)] if row in sized else np.full(len(table), np.nan)
         groups = np.arange(len(table), dtype=np.int32)
         instance = (layout.first[row] + np.searchsorted(numbers, table)).astype(np.int32)
-        columns.append((np.full(len(table), row, np.int32), groups, instance, rows[np.searchsorted(tasks, row)]))
+        came = rows[np.searchsorted(tasks, row)]
+        columns.append((np.full(len(table), row, np.int32), groups, instance, came, held))
     if not columns:
         return BucketColumns.none()
-    task, group, instance, came = (np.concatenate(each) for each in zip(*columns, strict=True))
-    return BucketColumns(task.astype(np.int32), group.astype(np.int32), instance.astype(np.int32), came)
+    task, group, instance, came, held = (np.concatenate(each) for each in zip(*columns, strict=True))
+    return BucketColumns(
+        task.astype(np.int32), group.astype(np.int32), instance.astype(np.int32), came, _unless_missing(held)
+    )
 
 
 def _reuse(before: Reading | None, after: Reading) -> ReuseColumns:
@@ -206,6 +234,33 @@ def _reuse(before: Reading | None, after: Reading) -> ReuseColumns:
 def _exchanged(window: CounterWindow, ends: EdgeEnds, counts: Callable[[Reading], Floats]) -> tuple[Ints, Ints, Floats]:
     """Return rows of channels by edge and instance at one end of it: the row of each, and the sum over the others."""
     return ends.edge, ends.instance, window.by_edge(counts, ends)
+
+
+def _with_drops(window: CounterWindow, edge: Ints, instance: Ints, sent: Floats) -> OutputColumns:
+    """Return what instances sent, with what shedders dropped: branches in chains before, and consumers by keys behind.
+
+    Operators between a branch and the edge are taken to make as many rows of what was dropped as of what was kept.
+    """
+    layout, dropped = window.layout, np.zeros(len(sent))
+    if window.after.branch_shed is not None:
+        shed, kept = (
+            window.by_edge(partial(_of_branches, column=column), layout.senders)
+            for column in ("branch_shed", "branch_kept")
+        )
+        dropped = np.divide(sent * shed, kept, np.where(kept > 0, 0.0, shed), where=kept > 0)
+    before = sent + dropped
+    if (window.after.shed > 0).any():
+        counts = (window.since(lambda reading: reading.shed), window.since(lambda reading: reading.records_in))
+        tasks = len(layout.task_names)
+        lost, taken = (np.bincount(layout.task, np.nan_to_num(each), tasks) for each in counts)
+        share = np.divide(lost, lost + taken, np.zeros(tasks), where=~layout.is_source & (lost > 0))
+        dropped = dropped + sent * share[layout.edge_columns.consumer[edge]]
+    return OutputColumns(edge, instance, before, dropped)
+
+
+def _of_branches(reading: Reading, column: str) -> Floats:
+    counted: Floats | None = getattr(reading, column)
+    return np.zeros(len(reading.sent)) if counted is None else counted
 
 
 def _unless_missing(values: Floats) -> Floats | None:

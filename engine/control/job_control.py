@@ -116,7 +116,7 @@ class JobControl:
         # Load shedding looks at whole cycles, in which rates did not change.
         before = None if scaling is None else scaling.memory
         since_ns = now_ns if before is None else before.began_ns
-        self._cycles = ReadingBook(job, merger, since_ns, numbers)
+        self._cycles = ReadingBook(job, merger, since_ns, numbers, as_sent=True)
         item = None if scaling is None else replace(scaler(scaling.control), acts=scaling.actuator is not None)
         self._moving = MoveControl(graph, shedding, levers.moves, log)
         policies = self._moving.beside(item)

@@ -22,7 +22,8 @@ class MachineReading:
     ``host`` is the same for all that share cores. ``cpu_ns`` is the CPU of the process since it began; ``busy_ns``, for
     each of ``cores``, that of all processes since the host began, stolen time included. ``throttled_ns``: time in which
     its loop rested as it had used up the CPU that it may use; ``read_bytes`` from disks; ``kills``: processes that were
-    ended for lack of memory where it runs; NaN: not known.
+    ended for lack of memory where it runs; ``memory_bytes`` is what it may use of that, together with all of its host
+    that name the same ``memory_group``; NaN: not known.
     """
 
     time_ns: int
@@ -34,6 +35,8 @@ class MachineReading:
     throttled_ns: int = 0
     read_bytes: float = 0.0
     kills: float = 0.0
+    memory_bytes: float = float("nan")
+    memory_group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,25 @@ def foreign_percent(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
     return lacking
 
 
+def memory_limits(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
+    """Return the memory that each task manager may use, bytes, NaN if not known: what it has, and its part of the rest.
+
+    What those that share a limit have not used is divided evenly, so that the limits of all add up to that limit; once
+    they are above it, each is above its own.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, window in windows.items():
+        groups.setdefault((window.after.host, window.after.memory_group), []).append(name)
+    limits: dict[str, float] = {}
+    for names in groups.values():
+        read = [windows[name].after for name in names]
+        resident = np.array([reading.resident_bytes for reading in read], np.float64)
+        # One that began later may know a limit that was changed.
+        free = np.min([reading.memory_bytes for reading in read]) - resident.sum()
+        limits |= zip(names, np.maximum(resident + free / len(names), 0.0).tolist(), strict=True)
+    return limits
+
+
 def machine_columns(
     names: Sequence[str],
     elsewhere: Sequence[str],
@@ -85,9 +107,10 @@ def machine_columns(
 
     The load of one is what foreign processes take of its core, and what the instances take that run there,
     ``instances_percent``: what a process takes to begin, or took for instances that are gone, is no load that stays.
-    ``silent_s``: seconds since each was heard.
+    ``silent_s``: seconds since each was heard. The limit of memory is that of `memory_limits`.
     """
     foreign = foreign_percent({name: windows[name] for name in names if name in windows})
+    limits = memory_limits({name: windows[name] for name in names if name in windows})
     rows = [*names, *elsewhere]
     percent = [foreign[name] + instances_percent.get(name, 0.0) if name in foreign else np.nan for name in rows]
     resident = [float(windows[name].after.resident_bytes) if name in windows else np.nan for name in rows]
@@ -96,6 +119,7 @@ def machine_columns(
         cores=np.array([1.0] * len(names) + [0.0] * len(elsewhere)),
         cpu_percent=_unless_missing(percent),
         resident_bytes=_unless_missing(resident),
+        memory_limit_bytes=_unless_missing([limits.get(name, np.nan) for name in rows]),
         heartbeat_age_s=_unless_missing([silent_s.get(name, np.nan) for name in rows]),
     )
 

@@ -5,7 +5,7 @@ together.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.columns import Floats, Names
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.ids import OperatorId
 from penstock.model.sic import NO_CHECKS, CheckTimes
 from penstock.state.store import StateStore
 
@@ -37,6 +38,7 @@ INSTANCE_COLUMNS = (
     "output_wait_ns",
     "cpu_ns",
     "steps",
+    "row_ns",
     "queue_bytes",
     "hits",
     "misses",
@@ -47,6 +49,7 @@ INSTANCE_COLUMNS = (
     "call_errors",
     "state_bytes",
     "records_in",
+    "shed",
 )
 """The figures of an instance since it began; NaN: not measured, or it has none."""
 
@@ -55,6 +58,7 @@ SENT = np.dtype([("edge", "<i4"), ("number", "<i4"), ("rows", "<f8")])
 RECEIVED = np.dtype([("edge", "<i4"), ("number", "<i4"), ("rows", "<f8"), ("waiting", "<f8")])
 PARTITIONS = np.dtype([("task", "<i4"), ("number", "<i4"), ("consumed", "<f8"), ("behind", "<f8"), ("appended", "<f8")])
 SIC = np.dtype([("query", "<i4"), ("generated", "<f8"), ("admitted", "<f8"), ("delivered", "<f8")])
+DROPPED = np.dtype([("edge", "<i4"), ("number", "<i4"), ("shed", "<f8"), ("kept", "<f8")])
 COUNTS = np.dtype([("task", "<i4"), ("cell", "<i4"), ("count", "<f8")])
 """Of each task how much was counted of each of its cells: bounds of distances, or key groups."""
 ERRORS = pa.schema([("query", pa.string()), ("number", pa.int32()), ("place", pa.int32()), ("figure", "f8")])
@@ -78,7 +82,9 @@ class PartReading:
     ``sic`` has what was generated, admitted and delivered of each query by its number, in any number of rows, and
     ``checks`` what looking at what waits has taken here. ``reuse`` has the accesses to the state of each task here by
     the bytes used since, as places in `REUSE_BOUNDS`; ``group_rows`` about how many rows producers here sent to each
-    key group of a task.
+    key group of a task, ``group_bytes`` the state that instances here have of each, of tasks of several instances.
+    ``dropped`` has a row for each edge and producer instance in whose chain rows were shed of what goes there, as on
+    branches: those rows, and those that the last operator that shed has kept.
     """
 
     time_ns: int
@@ -92,6 +98,8 @@ class PartReading:
     checks: CheckTimes = NO_CHECKS
     reuse: Rows = field(repr=False, default_factory=lambda: no_rows(COUNTS))
     group_rows: Rows = field(repr=False, default_factory=lambda: no_rows(COUNTS))
+    group_bytes: Rows = field(repr=False, default_factory=lambda: no_rows(COUNTS))
+    dropped: Rows = field(repr=False, default_factory=lambda: no_rows(DROPPED))
 
 
 def edges_between_tasks(graph: ExecutionGraph) -> Sequence[Edge]:
@@ -111,6 +119,7 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
     logs: list[tuple[float, ...]] = []
     names: list[str] = []
     reused: list[tuple[int, Floats]] = []
+    sized: list[tuple[int, Floats]] = []
     for row, task in enumerate(graph.tasks):
         keeps_state = is_stateful(graph, task)
         # Counters and stores are those of the instances that are here, in their order.
@@ -119,10 +128,11 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
             records = counters.rows_in - counters.shed
             stores = [build.stores[operator][position] for operator in task.operators if operator in build.stores]
             reused += [(row, counts) for store in stores if (counts := store.reuse()) is not None]
+            if task.parallelism > 1:
+                sized += [(row, sizes) for store in stores if (sizes := store.group_bytes()) is not None]
             held = float(sum(store.bytes_used() for store in stores)) if keeps_state else NAN
-            rows.append(
-                (row, instance.index, *_counts(instance, now_ns), *_accesses(stores), *_calls(instance), held, records)
-            )
+            figures = (*_counts(instance, now_ns), *_accesses(stores), *_calls(instance), held, records, counters.shed)
+            rows.append((row, instance.index, *figures))
             if instance.head is not None:
                 for name, taken, behind, appended in instance.head.logs():
                     names.append(name)
@@ -150,6 +160,8 @@ def read_part(build: Build, now_ns: int, checks: CheckTimes = NO_CHECKS) -> Part
         checks,
         _counted(reused),
         _counted(_group_rows(build)),
+        _counted(sized),
+        np.array(_dropped(build, edges), DROPPED),
     )
 
 
@@ -176,9 +188,10 @@ def _counts(instance: Instance, now_ns: int) -> tuple[float, ...]:
     accounting = instance.accounting
     cpu_ns = accounting.cpu_ns
     queue_bytes = NAN if instance.gate is None else float(instance.gate.waiting_bytes)
-    spent = astuple(accounting.spent(now_ns))
+    spent = accounting.spent_ns(now_ns)
     cpu = NAN if cpu_ns is None else float(cpu_ns)
-    return float(not instance.done), *spent, cpu, float(accounting.steps), queue_bytes
+    steps, row_ns = float(accounting.steps), float(accounting.row_ns(now_ns))
+    return float(not instance.done), *spent, cpu, steps, row_ns, queue_bytes
 
 
 def _errors(build: Build) -> pa.Table:
@@ -231,6 +244,26 @@ def _group_rows(build: Build) -> list[tuple[int, Floats]]:
         for output in outputs.values()
         if isinstance(output, Hash)
     ]
+
+
+def _dropped(build: Build, edges: Sequence[Edge]) -> list[tuple[int, int, int, int]]:
+    """Return what was shed inside the chains here of the rows of each edge, and what the last that shed has kept."""
+    if not any(each.shed for counters in build.counters.values() for each in counters):
+        return []
+    above = {edge.consumer: edge.producer for edge in build.graph.edges if edge.chained}
+    found: list[tuple[int, int, int, int]] = []
+    for number, edge in enumerate(edges):
+        # What the first of a chain sheds comes before its instance.
+        chain, head = list[OperatorId](), edge.producer
+        while head in above:
+            chain.append(head)
+            head = above[head]
+        for position, instance in enumerate(build.tasks.get(build.graph.task_of(head).id, ())):
+            shedding = [own for operator in chain if (own := build.counters[operator][position]).shed]
+            if shedding:
+                kept = shedding[0].rows_in - shedding[0].shed
+                found.append((number, instance.index, sum(own.shed for own in shedding), kept))
+    return found
 
 
 def _counted(counted: Sequence[tuple[int, Floats]]) -> Rows:

@@ -8,6 +8,7 @@ from itertools import chain, compress
 import numpy as np
 
 from penstock.engine.control.part_reading import (
+    DROPPED,
     INSTANCES,
     NAN,
     PARTITIONS,
@@ -62,13 +63,16 @@ class Reading:
 
     ``read_ns`` is when each was read, by the clock of where it is, and ``place`` the row of that in the names of
     ``places``; of an instance that nobody has read both are missing (NaN, -1), and so are its figures. ``records_in``
-    (of sources: rows read), ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, and of state ``hits``,
-    ``misses``, ``waited_ns``, ``stalled_ns`` and ``bytes`` count since it began, as do rows ``sent`` and ``offered`` at
-    the ends of edges (`TaskLayout.senders`, `TaskLayout.receivers`); ``queue_rows`` and ``queue_bytes`` wait now.
+    (of sources: rows read), ``spent_ns`` by activity, ``steps`` and ``cpu_ns`` in them, ``row_ns`` that all its rows
+    together have waited and been worked on, and of state ``hits``, ``misses``, ``waited_ns``, ``stalled_ns`` and
+    ``bytes`` count since it began, as do rows ``sent`` and ``offered`` at the ends of edges (`TaskLayout.senders`,
+    `TaskLayout.receivers`); ``queue_rows`` and ``queue_bytes`` wait now.
     ``process_cpu_ns`` is that of the whole process, by place, where all of it is the job's. ``calls`` has three
     columns: calls to the outside that are over, how long they took, and how many failed. ``reuse`` is how far back
-    state was used, ``group_rows`` how many rows came to each key group. ``key_groups`` by task; ``state_budget`` in
-    bytes of each instance, 0 without state, NaN without a bound.
+    state was used, ``group_rows`` how many rows came to each key group, and ``group_bytes`` its state now.
+    ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without a bound. ``shed``
+    before the first operator of each, and before rows are ``sent`` ``branch_shed``, of which ``branch_kept`` stayed;
+    None: branches have shed nothing.
     """
 
     layout: TaskLayout = field(repr=False)
@@ -81,6 +85,7 @@ class Reading:
     spent_ns: Floats
     cpu_ns: Floats
     steps: Floats
+    row_ns: Floats
     queue_rows: Floats
     queue_bytes: Floats
     hits: Floats
@@ -88,6 +93,7 @@ class Reading:
     waited_ns: Floats
     stalled_ns: Floats
     state_bytes: Floats
+    shed: Floats
     sent: Floats
     offered: Floats
     key_groups: Numbers
@@ -97,6 +103,9 @@ class Reading:
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
     reuse: TaskCounts = NO_COUNTS
     group_rows: TaskCounts = NO_COUNTS
+    group_bytes: TaskCounts = NO_COUNTS
+    branch_shed: Floats | None = None
+    branch_kept: Floats | None = None
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -162,6 +171,10 @@ class ReadingMerger:
         (sent,) = layout.senders.columns(together(SENT, [part.sent for part in each]), "rows")
         received = together(RECEIVED, [part.received for part in each])
         rows, waiting = layout.receivers.columns(received, "rows", "waiting")
+        dropped = together(DROPPED, [part.dropped for part in each])
+        branches: Sequence[Floats | None] = (None, None)
+        if len(dropped):
+            branches = layout.senders.columns(dropped, "shed", "kept")
         waits = np.bincount(layout.receivers.instance, waiting, layout.count)
         return Reading(
             layout,
@@ -174,6 +187,7 @@ class ReadingMerger:
             np.stack([figure(name) for name in _ACTIVITIES], axis=1),
             figure("cpu_ns"),
             figure("steps"),
+            figure("row_ns"),
             np.where(np.isnan(read_ns), NAN, waits),
             figure("queue_bytes"),
             figure("hits"),
@@ -181,6 +195,7 @@ class ReadingMerger:
             figure("waited_ns"),
             figure("stalled_ns"),
             figure("state_bytes"),
+            figure("shed"),
             sent,
             rows + waiting,
             *self._budgets_now(),
@@ -189,6 +204,8 @@ class ReadingMerger:
             process_cpu_ns,
             read_counts([*parts], [part.reuse for part in each]),
             read_counts([*parts], [part.group_rows for part in each]),
+            read_counts([*parts], [part.group_bytes for part in each]),
+            *(None if each is None else np.nan_to_num(each) for each in branches),
         )
 
 

@@ -54,9 +54,14 @@ class ReadingBook:
         merger: ReadingMerger,
         now_ns: int,
         numbers: Iterator[int] | None = None,
+        *,
+        as_sent: bool = False,
     ) -> None:
-        """Begin with none; times of snapshots count from now. ``numbers`` are theirs, None: from 1 on."""
-        self._job, self._merger = job, merger
+        """Begin with none; times of snapshots count from now. ``numbers`` are theirs, None: from 1 on.
+
+        ``as_sent``: rows into edges are those behind shedders.
+        """
+        self._job, self._merger, self._as_sent = job, merger, as_sent
         self._began_ns = self._last_ns = now_ns
         self._numbers = count(1) if numbers is None else numbers
         self._known: Known | None = None
@@ -102,7 +107,8 @@ class ReadingBook:
             self._merged(heards, time_ns, fresh, caller)
             for heards, time_ns in ((self._before, before_ns), (self._after, now_ns))
         )
-        snapshot = cluster_snapshot(self._job, next(self._numbers), before, after, blank, seats.rows, owners)
+        figures = (before, after, blank, seats.rows, owners)
+        snapshot = cluster_snapshot(self._job, next(self._numbers), *figures, as_sent=self._as_sent)
         windows = {
             name: window
             for name in fresh

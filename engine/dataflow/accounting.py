@@ -1,4 +1,4 @@
-"""The account of an instance's time: five kinds of time that add up to the wall clock.
+"""The account of an instance's time, five kinds that add up to the wall clock, and of the time that rows spend there.
 
 The controllers read only these figures, so an instance is always in exactly one `Activity`.
 """
@@ -46,7 +46,7 @@ class TimeSpent:
 class Accounting:
     """Adds up the activities of one instance; the loop tells it about every change."""
 
-    __slots__ = ("_since_ns", "_spent_ns", "activity", "cpu_ns", "steps")
+    __slots__ = ("_held", "_held_since_ns", "_row_ns", "_since_ns", "_spent_ns", "activity", "cpu_ns", "steps")
 
     def __init__(self, now_ns: int) -> None:
         """Start waiting for input."""
@@ -55,14 +55,15 @@ class Accounting:
         """The time of the loop's thread on a core in steps of the instance; None: not measured."""
         self.steps = 0
         """The times that the instance began to work: each takes time of its own, however few rows it has."""
-        self._since_ns = now_ns
+        self._since_ns = self._held_since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
+        self._held = self._row_ns = 0
 
     def begin(self, now_ns: int) -> None:
         """Forget what was spent and count from now on."""
         self.cpu_ns = None
-        self.steps = 0
-        self._since_ns = now_ns
+        self.steps = self._row_ns = 0
+        self._since_ns = self._held_since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
 
     def enter(self, activity: Activity, now_ns: int) -> None:
@@ -73,12 +74,28 @@ class Accounting:
         if activity is Activity.BUSY:
             self.steps += 1
 
+    def hold(self, rows: int, now_ns: int) -> None:
+        """Count so many rows as being here, waiting or worked on, from ``now_ns`` on."""
+        self._row_ns += self._held * (now_ns - self._held_since_ns)
+        self._held, self._held_since_ns = rows, now_ns
+
+    def row_ns(self, now_ns: int) -> int:
+        """Return the time up to ``now_ns`` that all rows together have spent here.
+
+        Divided by the rows that came it is the mean wait and service of one (Little's law).
+        """
+        return self._row_ns + self._held * (now_ns - self._held_since_ns)
+
     def add_cpu(self, cpu_ns: int) -> None:
         """Count time of the loop's thread on a core."""
         self.cpu_ns = (self.cpu_ns or 0) + cpu_ns
 
+    def spent_ns(self, now_ns: int) -> list[int]:
+        """Return the totals up to ``now_ns``, in the order of `Activity`."""
+        running = self._spent_ns.copy()
+        running[self.activity] += now_ns - self._since_ns
+        return [*running.values()]
+
     def spent(self, now_ns: int) -> TimeSpent:
         """Return the totals up to ``now_ns``."""
-        running = dict(self._spent_ns)
-        running[self.activity] += now_ns - self._since_ns
-        return TimeSpent(**{f"{activity.value}_ns": spent for activity, spent in running.items()})
+        return TimeSpent(*self.spent_ns(now_ns))

@@ -111,6 +111,11 @@ class InputGate:
         return self._waiting.bytes
 
     @property
+    def waiting_rows(self) -> int:
+        """The rows that wait in all channels."""
+        return self._waiting.rows
+
+    @property
     def watermark_us(self) -> int:
         """The merged watermark."""
         return self._merge.time_us

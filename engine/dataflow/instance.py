@@ -62,6 +62,7 @@ class Instance:
         self._alignment = alignment
         self._current: Iterator[Room] | None = None
         self._full: Room | None = None
+        self._worked_rows = 0
         self.outputs = tuple(root.outputs())
         self.nodes = tuple(root.walk())
         self.on_change: Callable[[], None] = asleep
@@ -168,6 +169,19 @@ class Instance:
             return ()
         return self._alignment.settle(self.head)
 
+    def hold_rows(self, now_ns: int) -> None:
+        """Count the rows that wait in its channels, or are worked on, as being here from ``now_ns`` on."""
+        waiting = 0 if self.gate is None else self.gate.waiting_rows
+        self.accounting.hold(waiting + self._worked_rows, now_ns)
+
+    def stepped(self, began_ns: int, now_ns: int) -> None:
+        """Count the rows that are left, and of a source those that it read and worked on in a step."""
+        if self.gate is None:
+            self.accounting.hold(self._worked_rows, began_ns)
+        if self._current is None:
+            self._worked_rows = 0
+        self.hold_rows(now_ns)
+
     def has_pending(self) -> bool:
         """Return whether an operator kept something for a quiet moment."""
         return not self.done and self._current is None and any(item.has_pending() for item in self._keeping)
@@ -259,6 +273,8 @@ class Instance:
             yield from push(self.root, 0, CancelBarrier(epoch))
 
     def _push(self, port: int, element: Element) -> Iterator[Room]:
+        if isinstance(element, Batch):
+            self._worked_rows += element.rows.num_rows
         yield from push(self.root, port, element)
         if isinstance(element, Barrier):
             self.delivered = element.epoch

@@ -179,6 +179,7 @@ class Worker:
         end_ns = self._clock.monotonic_ns()
         self._turns.spend(instance, end_ns - now_ns, has_little=has_little)
         instance.accounting.enter(instance.activity(end_ns), end_ns)
+        instance.stepped(now_ns, end_ns)
         self.at = None
         self.touch(instance)
 
@@ -189,6 +190,8 @@ class Worker:
             activity = instance.activity(now_ns)
             if activity is not instance.accounting.activity:
                 instance.accounting.enter(activity, now_ns)
+            # What came since was put by a step that has just ended.
+            instance.hold_rows(now_ns)
             wake_ns, patient_ns = instance.wake_ns(now_ns), None
             if activity is Activity.CORE_WAIT:
                 patient_ns = instance.patient_until_ns(now_ns)

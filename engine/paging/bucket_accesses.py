@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.paging.bucket import Bucket
-from penstock.engine.paging.bucket_reuse import BucketReuse, spread_evenly
+from penstock.engine.paging.bucket_reuse import BucketReuse, spread_below
 from penstock.model.columns import Floats
 
 ALONE_NS = 250_000_000
@@ -67,7 +67,7 @@ class BucketAccesses:
         """
         counted = self._reuse.counted
         rest = max(0, self.hits + self.misses - self._taken)
-        return counted + spread_evenly(np.array([float(rest)]), np.zeros(1), np.array([float(held_bytes)]))
+        return counted + spread_below(rest, held_bytes) if rest else counted
 
     def _use(self, bucket: Bucket, rows: int) -> None:
         self._uses += 1

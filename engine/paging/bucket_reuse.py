@@ -62,3 +62,11 @@ def spread_evenly(rows: Floats, over: Floats, up_to: Floats) -> Floats:
     below = np.clip((REUSE_BOUNDS - over[:, np.newaxis]) / wide, 0.0, 1.0)
     below[:, -1] = 1.0
     return np.asarray(rows @ np.diff(below, axis=1, prepend=0.0), np.float64)
+
+
+def spread_below(rows: int, up_to: int) -> Floats:
+    """Return rows by `REUSE_BOUNDS`, whose distances lie evenly in (0, up_to], bytes."""
+    below: Floats = np.minimum(REUSE_BOUNDS / max(up_to, 1), 1.0)
+    below[-1] = 1.0
+    below[1:] -= below[:-1].copy()
+    return below * float(rows)

@@ -20,7 +20,7 @@ from penstock.engine.paging.bucket_accesses import BucketAccesses
 from penstock.engine.paging.bucket_pages import bucket_range, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import E, FrozenBuckets, Keeping
-from penstock.engine.paging.key_ranges import held_by, lows_of
+from penstock.engine.paging.key_ranges import bytes_of_groups, held_by, lows_of
 from penstock.engine.paging.memory_bound import UNBOUNDED, FreeMemory, MemoryBound
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.columns import Floats
@@ -261,6 +261,12 @@ class BucketStores(StateStore):
     def reuse(self) -> Floats:
         """Return accesses by `REUSE_BOUNDS` of how far back their bucket was used; from any thread."""
         return self.accessed.reuse(self.bytes_used())
+
+    def group_bytes(self) -> Floats:
+        """Return the bytes of each key group, in memory or stored; in a bucket of several they lie evenly."""
+        buckets = list(self.buckets)
+        sizes = [bucket.bytes if bucket.is_resident else bucket.paged_bytes for bucket in buckets]
+        return bytes_of_groups([bucket.span for bucket in buckets], sizes, self.key_groups)
 
     def held_bytes(self) -> int:
         """Return the bytes of the buckets in memory; from any thread."""

@@ -5,11 +5,13 @@ A position is the upper half of a key's hash, in [0, 2**32); key group g of n ho
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.model.columns import Floats
 from penstock.state.store import Positions
 
 RING = 1 << 32
@@ -89,6 +91,25 @@ def held_by(spans: Sequence[Span], positions: Positions) -> NDArray[np.bool_]:
 def lows_of(spans: Sequence[Span]) -> NDArray[np.uint32]:
     """Return where sorted, disjoint spans begin, for `numpy.searchsorted`."""
     return np.array([span.low for span in spans], np.uint32)
+
+
+def bytes_of_groups(spans: Sequence[Span], sizes: Sequence[int], count: int) -> Floats:
+    """Return the size of each of ``count`` key groups, where sorted, disjoint spans have these sizes, lying evenly."""
+    if not spans:
+        return np.zeros(count)
+    bounds, below, total = list[int](), list[int](), 0
+    for span, size in zip(spans, sizes, strict=True):
+        bounds += (span.low, span.high)
+        below += (total, total + size)
+        total += size
+    at = np.interp(_evenly(count), bounds, below)
+    return np.asarray(at[1:] - at[:-1], np.float64)
+
+
+@lru_cache(maxsize=64)
+def _evenly(count: int) -> Floats:
+    """Return where ``count`` key groups begin, and where the last one ends; not rounded up to whole positions."""
+    return np.asarray(np.arange(count + 1) * (RING / count), np.float64)
 
 
 def _start(group: int, count: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.plan import NoChange, RescalePlan, TaskSize
+from penstock.model.plan import NoChange, RescalePlan, TaskSize, not_measured
 from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, RefusalColumns
 from penstock.scheduler.capacity import (
     available_bandwidth,
@@ -20,6 +20,7 @@ from penstock.scheduler.flink_er import FlinkEr
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.limits import PlanLimits
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
+from penstock.scheduler.network_needs import slow_tasks
 from tests.papers_cases import cases
 from tests.scheduler.flow_dags import FORWARD, FREE, Dag, dag_snapshot, minimum_cut, narrowest, paced, random_dag
 from tests.scheduler.flow_jobs import Stage, snapshot
@@ -166,6 +167,28 @@ def test_a_source_that_feeds_two_applications_lags_for_both() -> None:
     assert "is fed: bottleneck 'map'" in plan.reason and "reads: bottleneck" not in plan.reason
 
 
+def test_who_does_not_know_latency_says_so_where_it_decides_nothing_else() -> None:
+    job = [Stage("source", [1e6]), Stage("map", [1000.0])]
+    blind, lags = (
+        replace(state, instances=replace(state.instances, latency_ms=None))
+        for state in (snapshot(900.0, job, lag=0.0), snapshot(2_000.0, job))
+    )
+    assert decide(QUICK, blind) == not_measured("instances.latency_ms")
+    assert decide(replace(QUICK, latency_ms=np.inf), blind) == NoChange("no source lags")
+    known = np.array([np.nan, 900.0])
+    partly = decide(QUICK, replace(blind, instances=replace(blind.instances, latency_ms=known)))
+    assert isinstance(partly, RescalePlan) and partly.reason.endswith("; not measured: instances.latency_ms")
+    grown = decide(QUICK, lags)
+    assert isinstance(grown, RescalePlan) and grown.tasks == (TaskSize(1, 3),)
+    # Where nothing came nothing is slow; capacities told by latency are none without it.
+    silent = replace(blind.instances, records_in=np.zeros(2))
+    assert not slow_tasks(replace(blind, instances=silent), 500.0)[1].size
+    assert decide(replace(QUICK, detector="paper"), lags) == not_measured("instances.latency_ms")
+    for detector, latency_ms, why in (("paper", np.inf, "cannot be infinite"), ("true", 0.0, "above 0, not 0")):
+        with pytest.raises(ValueError, match=why):
+            FlinkEr(detector=detector, latency_ms=latency_ms)
+
+
 def test_a_slow_task_gets_headroom_where_no_source_lags() -> None:
     """At 0.9 of its capacity a task is slow; it gets what lets it carry the load at no more than lambda."""
     job = [Stage("source", [1e6]), Stage("map", [1000.0])]
@@ -174,6 +197,7 @@ def test_a_slow_task_gets_headroom_where_no_source_lags() -> None:
     assert "bottleneck 'map' (1.11 of the need)" in plan.reason
     calm = decide(replace(QUICK, latency_ms=1000.0), snapshot(900.0, job, lag=0.0))
     assert calm == NoChange("no source lags")
+    assert decide(replace(QUICK, latency_ms=np.inf), snapshot(900.0, job, lag=0.0)) == NoChange("no source lags")
     idle = decide(QUICK, snapshot(500.0, job, lag=0.0))
     assert isinstance(idle, NoChange) and "it is slow, but no task is saturated" in idle.reason
 

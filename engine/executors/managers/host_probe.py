@@ -11,6 +11,7 @@ import psutil
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.core.clock import SystemClock, process_cpu_ns, thread_cpu_ns
 from penstock.engine.executors.managers.cpu_share import CpuShare
+from penstock.engine.executors.managers.memory_limit import memory_limit
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _IO = Path("/proc/self/io")
@@ -37,6 +38,7 @@ class SystemProbe:
         self._host = _BOOT.read_text().strip() if _BOOT.exists() else socket.gethostname()
         self._clock = SystemClock()
         self._process = psutil.Process()
+        self._memory = memory_limit()
 
     def read(self) -> MachineReading:
         """Return the counters as they are now."""
@@ -52,6 +54,8 @@ class SystemProbe:
             0 if self._share is None else self._share.throttled_ns,
             _read_bytes(),
             _kills(),
+            self._memory.bytes,
+            self._memory.group,
         )
 
     def thread_cpu_ns(self) -> int:

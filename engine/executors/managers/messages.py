@@ -251,6 +251,8 @@ class Readings(Message, frozen=True):
     checks: CheckTimes = NO_CHECKS
     reuse: bytes = b""
     group_rows: bytes = b""
+    group_bytes: bytes = b""
+    dropped: bytes = b""
 
 
 class Status(Message, frozen=True):

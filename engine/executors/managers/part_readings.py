@@ -5,6 +5,7 @@ import numpy as np
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import (
     COUNTS,
+    DROPPED,
     ERRORS,
     INSTANCES,
     PARTITIONS,
@@ -51,6 +52,8 @@ def said(machine: MachineReading, part: PartReading, keep: ms.SetKeep | None = N
         part.checks,
         part.reuse.tobytes(),
         part.group_rows.tobytes(),
+        part.group_bytes.tobytes(),
+        part.dropped.tobytes(),
     )
 
 
@@ -70,6 +73,8 @@ def part_of(readings: ms.Readings) -> PartReading | None:
         readings.checks,
         np.frombuffer(readings.reuse, COUNTS),
         np.frombuffer(readings.group_rows, COUNTS),
+        np.frombuffer(readings.group_bytes, COUNTS),
+        np.frombuffer(readings.dropped, DROPPED),
     )
 
 

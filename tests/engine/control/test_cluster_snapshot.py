@@ -94,6 +94,37 @@ def test_rows_of_edges_add_up_with_the_ledger(tmp_path: Path) -> None:
     np.testing.assert_array_equal(parts, whole.outputs.records_out)
 
 
+def test_a_row_waits_and_is_worked_on_for_no_longer_than_it_can_have_been_there(tmp_path: Path) -> None:
+    _, readings = ran(tmp_path)
+    whole = cluster_snapshot("test", 1, None, readings[-1], MACHINE)
+    own = whole.instances
+    assert own.latency_ms is not None and own.records_in is not None and own.busy_ns is not None
+    assert ((own.latency_ms > 0) & (own.latency_ms < whole.window_s * 1e3)).all()
+    # Of what is full rows wait as well: those of a source are only worked on.
+    fed = ~whole.tasks.is_source[own.task]
+    served_ms = own.busy_ns / own.records_in / 1e6
+    assert (own.latency_ms > served_ms)[fed].all()
+    reads_ns = (own.latency_ms * own.records_in * 1e6)[~fed]
+    assert (reads_ns < (OPTIONS.batch_rows * (own.busy_ns + own.output_wait_ns + own.core_wait_ns))[~fed]).all()
+
+
+def test_latency_is_the_time_of_all_rows_by_those_that_were_taken(tmp_path: Path) -> None:
+    _, readings = ran(tmp_path)
+    first, last = replace(readings[0], time_ns=0), readings[-1]
+    row_ns, taken = first.row_ns.copy(), first.records_in.copy()
+    # 40 rows spent 6 s in all; 10 of another wait, and none was taken; nothing came to a third.
+    row_ns[[2, 3]] += 6e9
+    taken[2] += 40
+    waiting = np.array([0.0, 0.0, 0.0, 10.0, 0.0, 0.0])
+    spent_ns = first.spent_ns.copy()
+    spent_ns[:, 3] += last.time_ns
+    second = replace(first, time_ns=last.time_ns, spent_ns=spent_ns, row_ns=row_ns, records_in=taken)
+    second = replace(second, read_ns=first.read_ns + last.time_ns, queue_rows=waiting)
+    latency_ms = cluster_snapshot("test", 1, first, second, MACHINE).instances.latency_ms
+    assert latency_ms is not None
+    np.testing.assert_allclose(latency_ms, [np.nan, np.nan, 150.0, 600.0, np.nan, np.nan])
+
+
 def test_what_waits_is_what_was_sent_and_not_taken(tmp_path: Path) -> None:
     _, readings = ran(tmp_path)
     for reading in readings[:-1]:
@@ -182,14 +213,13 @@ def test_what_nobody_measures_is_none(tmp_path: Path) -> None:
     unmeasured = {name for name, values in plain["instances"].items() if values is None}
     assert unmeasured == {
         "cpu_ns",
-        "latency_ms",
         "get_ms",
         "get_p90_ms",
         "put_ms",
         "flush_stall_ns",
         "emit_latency_ms",
     }
-    assert plain["outputs"]["dropped"] is None and plain["machines"]["cpu_percent"] is None
+    assert not any(plain["outputs"]["dropped"]) and plain["machines"]["cpu_percent"] is None
     assert plain["partitions"]["instance"] == []
 
 

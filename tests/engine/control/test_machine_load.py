@@ -1,9 +1,18 @@
 """What foreign processes take of the cores of task managers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from penstock.engine.control.machine_load import MachineWindow, by_host, foreign_percent, machine_columns
+from penstock.engine.control.machine_load import (
+    MachineWindow,
+    by_host,
+    foreign_percent,
+    machine_columns,
+    memory_limits,
+)
+from penstock.model.usable_machines import usable_machines
 from tests.engine.control.readings import machine
 
 
@@ -50,6 +59,37 @@ def test_the_load_of_a_machine_is_what_is_foreign_and_what_its_instances_take() 
     np.testing.assert_allclose(columns.heartbeat_age_s, [0.5, 2.0, np.nan])  # type: ignore[arg-type]
     assert columns.memory_limit_bytes is None and columns.network_data_bytes is None
     assert machine_columns(["tm-0"], [], {}, {}, {}).cpu_percent is None
+
+
+def held(resident: int, memory_bytes: float, host: str = "h", group: str = "") -> MachineWindow:
+    """Return a second in which a process had so much memory, of so much that its group may have."""
+    before, after = (
+        replace(machine(at, host=host), resident_bytes=resident, memory_bytes=memory_bytes, memory_group=group)
+        for at in (0, 1)
+    )
+    found = MachineWindow.between(before, after)
+    assert found is not None
+    return found
+
+
+def test_those_of_one_host_or_control_group_share_its_memory() -> None:
+    windows = {
+        "tm-0": held(300, 1_000.0),
+        "tm-1": held(100, 1_000.0),
+        "tm-2": held(100, 500.0, group="7"),
+        "tm-3": held(100, 1_000.0, host="other"),
+    }
+    found = memory_limits(windows)
+    # 600 are free on the first host, 300 for each of two; a container has what it may have, whoever is beside it.
+    assert found == {"tm-0": 600.0, "tm-1": 400.0, "tm-2": 500.0, "tm-3": 1_000.0}
+    columns = machine_columns([*windows, "tm-4"], [], windows, {}, {})
+    np.testing.assert_array_equal(columns.memory_limit_bytes, [*found.values(), np.nan])  # type: ignore[arg-type]
+    assert usable_machines(columns, 10.0).all()
+    # Once all together are above the limit, nobody gets more.
+    above = {"tm-0": held(900, 1_000.0), "tm-1": held(300, 1_000.0)}
+    assert memory_limits(above) == {"tm-0": 800.0, "tm-1": 200.0}
+    assert not usable_machines(machine_columns([*above], [], above, {}, {}), 10.0).any()
+    assert all(map(np.isnan, memory_limits({"tm-0": held(1, 9.0), "tm-1": held(1, np.nan)}).values()))
 
 
 def test_neighbours_stand_together() -> None:

@@ -89,12 +89,14 @@ def test_a_job_says_how_far_back_its_state_was_used(tmp_path: Path) -> None:
 
 
 def test_they_travel() -> None:
-    reuse, groups = table({(1, 3): 5.0}), table({(0, 2): 4.0})
-    message = ms.decode_for_head(ms.encode(said(machine(1), replace(part(1, {}), reuse=reuse, group_rows=groups))))
+    reuse, groups, sizes = table({(1, 3): 5.0}), table({(0, 2): 4.0}), table({(0, 2): 64.0})
+    made = replace(part(1, {}), reuse=reuse, group_rows=groups, group_bytes=sizes)
+    message = ms.decode_for_head(ms.encode(said(machine(1), made)))
     assert isinstance(message, ms.Readings)
     again = part_of(message)
     assert again is not None
     assert again.reuse.tolist() == reuse.tolist() and again.group_rows.tolist() == groups.tolist()
+    assert again.group_bytes.tolist() == sizes.tolist()
 
 
 def test_key_groups_have_their_owners_and_rows(tmp_path: Path) -> None:
@@ -115,3 +117,22 @@ def test_key_groups_have_their_owners_and_rows(tmp_path: Path) -> None:
     assert buckets.records_in.sum() == pytest.approx(snapshot.instances.records_in[snapshot.instances.task == 2].sum())
     # Keys are a thousand, all as frequent.
     assert buckets.records_in.max() < 30 * buckets.records_in.sum() / 1000
+    # State that is not in buckets is not known by key group.
+    assert buckets.state_bytes is None
+
+
+def test_key_groups_have_the_state_of_their_buckets(tmp_path: Path) -> None:
+    job = make(tmp_path, options=replace(OPTIONS, state_bytes=64 << 20))
+    assert job.attempt.proceed(lambda: False, None, None) is None
+    read = read_part(job.build, 0)
+    job.attempt.finish()
+    graph = job.build.graph
+    reading = ReadingMerger(graph, OPTIONS).merge(SECOND_NS, {"tm-0": read})
+    owners = np.repeat(np.arange(2, dtype=np.int32), 64)
+    places = (MachineColumns(("tm-0",), np.ones(1)), ["tm-0"] * 6)
+    snapshot = cluster_snapshot("test", 1, None, reading, *places, {graph.tasks[2].id: owners})
+    buckets, own = snapshot.buckets, snapshot.instances
+    assert buckets.state_bytes is not None and own.state_bytes is not None
+    held = np.bincount(buckets.instance, buckets.state_bytes, len(own))
+    assert held[own.task == 2].tolist() == pytest.approx(own.state_bytes[own.task == 2].tolist())
+    assert (buckets.state_bytes > 0).all()

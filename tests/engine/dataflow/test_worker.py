@@ -148,6 +148,44 @@ def test_accounting_starts_by_waiting_for_input() -> None:
     assert (spent.input_wait_ns, spent.busy_ns, spent.output_wait_ns) == (30, 20, 10)
 
 
+def test_rows_count_as_here_while_they_wait_and_are_worked_on() -> None:
+    clock = ManualClock()
+    inbound = channel()
+    one = instance("one", Costly(clock, 2 * MS), clock, [inbound])
+    worker = Worker([one], clock)
+    worker.step()
+    for count in (50, 30):
+        inbound.sender.put(rows(count))
+    began_ns = clock.monotonic_ns()
+    worker.step()
+    # The first batch took 2 ms, for which the second waited.
+    assert one.accounting.row_ns(clock.monotonic_ns()) == 80 * 2 * MS
+    clock.advance_ns(3 * MS)
+    assert one.accounting.row_ns(clock.monotonic_ns()) == (80 * 2 + 30 * 3) * MS
+    worker.step()
+    assert one.accounting.row_ns(clock.monotonic_ns()) == (80 * 2 + 30 * 5) * MS
+    clock.advance_ns(9 * MS)
+    # Nothing is here any more.
+    assert one.accounting.row_ns(clock.monotonic_ns()) == (80 * 2 + 30 * 5) * MS
+    assert clock.monotonic_ns() - began_ns == 16 * MS
+
+
+def test_rows_that_wait_for_room_are_still_worked_on() -> None:
+    clock = ManualClock()
+    wide, narrow = channel(elements=[rows(100)]), channel(capacity_bytes=100)
+    producer = instance("producer", Costly(clock, 1 * MS, copies=2), clock, [wide], forward(narrow))
+    worker = Worker([producer], clock)
+    run(worker)
+    assert producer.accounting.activity is Activity.OUTPUT_WAIT
+    clock.advance_ns(7 * MS)
+    assert producer.accounting.row_ns(clock.monotonic_ns()) >= 100 * 8 * MS
+    narrow.receiver.take()
+    run(worker)
+    spent = producer.accounting.row_ns(clock.monotonic_ns())
+    clock.advance_ns(7 * MS)
+    assert producer.accounting.row_ns(clock.monotonic_ns()) == spent
+
+
 def test_a_barrier_waits_for_all_channels_and_blocks_those_that_had_it() -> None:
     one, two = channel(), channel()
     gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 1)])

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.paging.key_ranges import RING, WHOLE, Span, cut_by_groups, owned_spans, span_of_groups
+from penstock.engine.paging.key_ranges import (
+    RING,
+    WHOLE,
+    Span,
+    bytes_of_groups,
+    cut_by_groups,
+    owned_spans,
+    span_of_groups,
+)
 from penstock.model.key_groups import assign, key_groups_at, reassign
 
 groups = st.integers(1, 300) | st.sampled_from([128, 1000, 32_768, 65_535])
@@ -100,3 +108,15 @@ def test_what_is_left_between_others(bounds: set[int], low: int, size: int) -> N
     span = Span(low, low + size)
     left = [place for piece in span.without(others) for place in range(piece.low, piece.high)]
     assert left == [place for place in range(low, low + size) if not any(o.low <= place < o.high for o in others)]
+
+
+def test_bytes_of_ranges_are_those_of_their_key_groups() -> None:
+    quarter = RING // 4
+    spans = [Span(0, quarter), Span(quarter, quarter + quarter // 2), Span(3 * quarter, RING)]
+    # A range of a group, half of one, and one that nobody has; of two groups a range lies evenly in both.
+    assert bytes_of_groups(spans, [400, 100, 60], 4).tolist() == [400.0, 100.0, 0.0, 60.0]
+    assert bytes_of_groups(spans, [400, 100, 60], 8).tolist() == [200.0, 200.0, 100.0, 0.0, 0.0, 0.0, 30.0, 30.0]
+    assert bytes_of_groups(spans, [400, 100, 60], 2).tolist() == [500.0, 60.0]
+    assert bytes_of_groups([], [], 3).tolist() == [0.0, 0.0, 0.0]
+    odd = bytes_of_groups([Span(0, RING)], [700], 7)
+    assert odd.tolist() == pytest.approx([100.0] * 7)

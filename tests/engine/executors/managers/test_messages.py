@@ -79,6 +79,7 @@ METRICS = st.builds(
 DECIDED = st.dictionaries(NAME, st.builds(RowsDecided, *[COUNTS] * 5), max_size=2)
 OUTSTANDING = st.lists(st.builds(Outstanding, COUNTS, COUNTS, NAME), max_size=2).map(tuple)
 FLAG = st.booleans()
+SHARE = st.floats(0, 1)
 STATUSES = st.builds(PartStatus, FLAG, FLAG, FLAG, COUNTS, COUNTS, OUTSTANDING, DECIDED)
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 WHOLE = st.lists(COUNTS, max_size=3).map(tuple)
@@ -160,7 +161,9 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, dict[str, GivenPartition]]: st.dictionaries(NAME, st.dictionaries(NAME, GIVEN, max_size=2), max_size=2),
     tuple[HeldSource, ...]: SOURCES,
     JobMetrics: METRICS,
-    MachineReading: st.builds(MachineReading, COUNTS, NAME, WHOLE, COUNTS, WHOLE, COUNTS),
+    MachineReading: st.builds(
+        MachineReading, COUNTS, NAME, WHOLE, COUNTS, WHOLE, COUNTS, COUNTS, SHARE, SHARE, st.floats(0, 1e15), NAME
+    ),
     Traffic: st.builds(Traffic, *[st.integers(0, 1 << 40)] * 4),
     int | None: MAYBE,
     float | None: st.none() | st.floats(0, 64),
