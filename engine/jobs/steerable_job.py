@@ -7,7 +7,7 @@ from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview, preview
+from penstock.engine.jobs.rescale_preview import RescalePreview, RescaleTimes, preview
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary, RunningMemory
@@ -142,5 +142,5 @@ class SteerableJob(ABC):
         self.rescales.check()
         metrics = self.metrics()
         last = None if metrics.checkpoints is None else metrics.checkpoints.last_duration_ns
-        last_ms, on_managers = None if last is None else last / 1e6, bool(self.places())
-        return preview(self._plan, parallelism, metrics.state_bytes, last_ms, on_managers=on_managers)
+        times = RescaleTimes(metrics.state_bytes, None if last is None else last / 1e6, self.rescales.last_stop_ms())
+        return preview(self._plan, parallelism, times, self.moves.held(), self.rescales.noted)

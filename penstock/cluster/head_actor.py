@@ -26,7 +26,7 @@ from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
 from penstock.engine.plan.free_edges import Routes

@@ -18,7 +18,7 @@ from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.engine.plan.free_edges import Routes

@@ -15,7 +15,7 @@ from penstock.cluster.job_order import HeadReport, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.jobs_client.errors import JobUnreachableError
 from penstock.model.control import Limits

@@ -5,10 +5,11 @@ import sys
 import time
 from dataclasses import asdict
 
+from penstock.commands.move_texts import summary_text
 from penstock.commands.running_managers import ManagedJob
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.errors import UserError
-from penstock.tables import bytes_text, count_text, seconds_text
+from penstock.tables import seconds_text
 
 LOOK_S = 0.2
 """How often the job is asked how far it is."""
@@ -47,10 +48,4 @@ def print_move(record: MoveRecord, *, as_json: bool) -> None:
         plural = "" if summary.partitions == 1 else "s"
         print(f"{where}: {summary.partitions} partition{plural} in {seconds_text(summary.took_ms / 1e3)}")
         return
-    pause, slow = summary.pause_ms
-    print(
-        f"{where}: {count_text(summary.key_groups)} key groups with "
-        f"{bytes_text(summary.state_bytes)} in {seconds_text(summary.took_ms / 1e3)}, {summary.rounds} rounds of "
-        f"{summary.round_p50_ms:.1f} ms (p99 {summary.round_p99_ms:.1f} ms); keys paused {pause:.1f} ms (p99 "
-        f"{slow:.1f} ms)"
-    )
+    print(f"{where}: {summary_text(summary)}")

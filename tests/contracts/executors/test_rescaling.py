@@ -8,7 +8,7 @@ import pytest
 
 from penstock.dsl.job import Handle
 from penstock.engine.jobs.recovery import RecoveringJob
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.plan.recut import instances_by_name
 from penstock.model.errors import OptionError, UserError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
