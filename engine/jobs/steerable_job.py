@@ -11,7 +11,7 @@ from penstock.engine.jobs.rescale_preview import RescalePreview, RescaleTimes, p
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary, RunningMemory
-from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveSummary
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
 from penstock.model.execution_graph import ExecutionGraph
@@ -20,6 +20,7 @@ from penstock.model.execution_graph import ExecutionGraph
 class SteerableJob(ABC):
     """A job whose limits, memory, places and parallelism may be changed while it runs. From any thread."""
 
+    name: str
     _context: AttemptContext
     _plan: JobPlan
 
@@ -116,6 +117,22 @@ class SteerableJob(ABC):
 
     def _is_paged(self) -> bool:
         return self._context.checkpoints is not None or self._plan.loop.state_bytes is not None
+
+    def move(self, instance: str, task_manager: str, timeout_s: float | None = None) -> MoveSummary:
+        """Let what an instance has by keys, or reads, go to others of its task at a task manager; return once it has.
+
+        Not from the thread that runs the job.
+
+        Raises:
+            OptionError: that cannot be.
+            TimeoutError: it was not done in time; it may be later.
+            PenstockError: the job is over, or a failure came in between.
+        """
+        asked = self.moves.ask(MoveOrder(instance, task_manager))
+        try:
+            return asked.answer.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"{instance!r} has not moved after {timeout_s} s") from None
 
     def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
         """Let operators, by their names, have so many instances; return once these run.

@@ -1,37 +1,13 @@
-"""The wait of the command ``rescale``, and what it prints; `jobs_client` asks the job."""
+"""What the command ``rescale`` prints."""
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
 from penstock.commands.move_texts import summary_text
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.rescale_preview import RescalePreview
-from penstock.jobs_client.client import JobClient
-from penstock.model.errors import UserError
 from penstock.tables import bytes_text, count_text, seconds_text
-
-LOOK_S = 0.1
-"""How often the job is asked how far it is."""
-
-
-def await_rescale(client: JobClient, number: int) -> RescaleSummary:
-    """Wait until a change of parallelism is done.
-
-    Raises:
-        UserError: it was not done.
-    """
-    while True:
-        answer = client.rescales()
-        record = next((item for item in answer.rescales if item.number == number), None)
-        if record is None:
-            raise UserError(f"job {answer.job!r} knows nothing of change {number} any more: it may have begun anew.")
-        if record.state == "failed":
-            raise UserError(f"the parallelism of {answer.job!r} has not changed: {record.failure}")
-        if record.summary is not None:
-            return record.summary
-        time.sleep(LOOK_S)
 
 
 def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:

@@ -19,9 +19,9 @@ def test_one_comes_and_another_goes(tmp_path: Path) -> None:
     steered = running(handle)
     read(job, handle, 800)
     with pytest.raises(OptionError, match="'tm-0' is the only task manager: add another first"):
-        steered.managers.drain("tm-0")
+        handle.drain("tm-0")
     with pytest.raises(OptionError, match="0 task managers cannot run a job"):
-        steered.managers.resize(0)
+        handle.scale(0)
     steered.managers.resize(2)
     until(lambda: steered.managers.known().live == ("tm-0", "tm-1"), handle)
     assert set(steered.places().values()) == {"tm-0"}, "what runs stays where it is"
@@ -32,18 +32,24 @@ def test_one_comes_and_another_goes(tmp_path: Path) -> None:
     assert set(steered.places().values()) == {"tm-0", "tm-1"}
     read(job, handle, 1_600)
     with pytest.raises(OptionError, match="there is no task manager 'tm-7': there are tm-0, tm-1"):
-        steered.managers.drain("tm-7")
-    steered.managers.drain("tm-0")
-    until(lambda: len(task_managers()) == 1 and set(steered.places().values()) == {"tm-1"}, handle)
+        handle.drain("tm-7")
+    assert handle.drain("tm-0").live == ("tm-1",)
+    until(lambda: len(task_managers()) == 1 and set(handle.places().values()) == {"tm-1"}, handle)
     read(job, handle, 2_400)
-    assert steered.managers.known().wanted == 1
+    assert handle.task_managers().wanted == 1
+    # What each of them was made of is told as other moves are.
+    moves = handle.moves()
+    assert [move.cause for move in moves] == ["scale"] * 2 + ["drain"] * 2
+    assert {move.state for move in moves} == {"done"}
+    assert sum(move.key_groups for move in moves[:2]) == spread.key_groups_moved
+    assert (totals := handle.metrics().moves) is not None and totals.done == 4
     assert steered.status().error is None, "what it had was taken over while the job ran"
     job.give(ROWS)
     metrics = handle.wait()
     job.check()
     assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 0
     with pytest.raises(OptionError, match="its task managers have gone"):
-        steered.managers.resize(2)
+        handle.scale(2)
 
 
 def test_numbers_may_have_gaps_in_what_runs_and_in_what_is_restored(tmp_path: Path) -> None:
@@ -67,9 +73,7 @@ def test_numbers_may_have_gaps_in_what_runs_and_in_what_is_restored(tmp_path: Pa
     until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
     until(lambda: len(steered.places()) > 0, handle)
     assert {int(name[-2]) for name in steered.places() if name.startswith("per key")} == {0, 1, 2, 3}
-    steered.managers.resize(2)
-    until(lambda: len(steered.managers.known().live) == 2, handle)
-    steered.rescale({})
+    assert len(handle.scale(2).live) == 2
     read(job, handle, 2_400)
     drain(handle, sorted(set(steered.places().values()))[0])
     handle.savepoint("gaps")
@@ -83,9 +87,8 @@ def test_numbers_may_have_gaps_in_what_runs_and_in_what_is_restored(tmp_path: Pa
 
 def drain(handle: Handle, manager: str) -> None:
     """Let a task manager go, and wait until it has gone."""
-    managers, before = running(handle).managers, len(task_managers())
-    managers.drain(manager)
-    until(lambda: manager not in (*managers.known().live, *managers.known().leaving), handle)
+    before = len(task_managers())
+    handle.drain(manager)
     until(lambda: len(task_managers()) < before, handle)
 
 
@@ -97,7 +100,7 @@ def test_those_that_came_last_go_first(tmp_path: Path) -> None:
     read(job, handle, 1_000)
     steered = running(handle)
     until(lambda: len(steered.managers.known().live) == 3, handle)
-    steered.managers.resize(1)
+    handle.scale(1)
     until(lambda: len(task_managers()) == 1 and set(steered.places().values()) == {"tm-0"}, handle)
     job.give(ROWS)
     handle.wait()
@@ -109,5 +112,5 @@ def test_a_job_in_one_process_has_none(tmp_path: Path) -> None:
     job.give(ROWS)
     handle = job.start(executor="embedded")
     with pytest.raises(OptionError, match="the job has no task managers"):
-        running(handle).managers.resize(2)
+        handle.scale(2)
     handle.wait()
