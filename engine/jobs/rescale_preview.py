@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.moves.held_state import HeldState, planned_bytes
 from penstock.engine.moves.live_changes import LiveChange, live_change
+from penstock.engine.moves.spreading import shares, spread
+from penstock.engine.moves.vacating import Targets
 from penstock.engine.plan.planner import lies_by_key
 from penstock.engine.plan.recut import instances_by_name, recut
 from penstock.engine.restore.key_group_owners import Noted, owner_tables
@@ -68,7 +70,7 @@ def preview(
     held: HeldState | None,
     noted: Mapping[str, Noted],
 ) -> RescalePreview:
-    """Return what other numbers of instances would change of a job.
+    """Return what other numbers of instances would change of a job, none named: instances at all task managers.
 
     ``held`` is what instances have on task managers (None: all are in one process), ``noted`` the owners that a
     checkpoint told of as they began.
@@ -78,7 +80,7 @@ def preview(
     """
     graph, key_groups = plan.graph, plan.loop.key_groups
     after = recut(graph, parallelism, key_groups) if parallelism else graph
-    change = IN_ONE_PROCESS if held is None else _live(graph, after, held)
+    change = IN_ONE_PROCESS if held is None else _live(graph, after, held, key_groups)
     running, owners = graph, owner_tables(graph, key_groups, noted)
     if held is not None:
         # What is about to begin has no owners yet.
@@ -91,12 +93,14 @@ def preview(
     }
     moved, groups = moved_groups(after, key_groups, now)
     reason = change if isinstance(change, str) else None
+    if not isinstance(change, str):
+        after = change[0].anew
     found = RescalePreview(
         *changed(graph, after), moved, groups, times.state_bytes, times.checkpoint_ms, reason, times.stopped_ms
     )
     if held is None or isinstance(change, str):
         return found
-    return _with_moves(found, change, replace(held, owners=owners))
+    return _with_moves(found, *change, replace(held, owners=owners))
 
 
 def moved_groups(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Noted]) -> tuple[int, int]:
@@ -121,17 +125,28 @@ def changed(was: ExecutionGraph, will_be: ExecutionGraph) -> tuple[Mapping[str, 
     return {name: before[name] for name in names}, {name: after[name] for name in names}
 
 
-def _live(graph: ExecutionGraph, after: ExecutionGraph, held: HeldState) -> LiveChange | str:
-    """Return how what runs comes to a plan, or why it cannot; the plan of the job has no gaps, that which runs may."""
+def _live(
+    graph: ExecutionGraph, after: ExecutionGraph, held: HeldState, key_groups: int
+) -> tuple[LiveChange, Targets] | str:
+    """Return how what runs comes to a plan, and where new instances go, or why it cannot.
+
+    The plan of the job has no gaps, that which runs may. If it stays as it is, task managers that have no instances get
+    some.
+    """
+    if after is graph:
+        wider = None if held.ended else spread(held.graph, held.places, held.managers, key_groups, held.used)
+        return "nothing can come beside the instances that run" if wider is None else wider
     change = live_change(graph, after)
-    if isinstance(change, str):
-        return change
-    return "instances of it have ended" if held.ended else live_change(held.graph, change.anew, held.used)
+    if isinstance(change, LiveChange):
+        change = "instances of it have ended" if held.ended else live_change(held.graph, change.anew, held.used)
+    return change if isinstance(change, str) else (change, {})
 
 
-def _with_moves(found: RescalePreview, change: LiveChange, held: HeldState) -> RescalePreview:
+def _with_moves(found: RescalePreview, change: LiveChange, targets: Targets, held: HeldState) -> RescalePreview:
     moves, planned, moved, of = [], 0.0, 0, 0
-    for lead, groups in change.moves(held.owners):
+    places = {**held.places, **targets}
+    weights = {task.id: shares(change.after, task, places) for task in change.after.tasks} if targets else None
+    for lead, groups in change.moves(held.owners, weights):
         name = next(held.graph.name(task) for task in held.graph.tasks if task.id == lead)
         counts, sizes = Counter((giver, taker) for _, giver, taker in groups), planned_bytes(held, lead, groups)
         moves += [

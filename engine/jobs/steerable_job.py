@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.manager_orders import ManagerOrders
@@ -160,4 +161,7 @@ class SteerableJob(ABC):
         metrics = self.metrics()
         last = None if metrics.checkpoints is None else metrics.checkpoints.last_duration_ns
         times = RescaleTimes(metrics.state_bytes, None if last is None else last / 1e6, self.rescales.last_stop_ms())
-        return preview(self._plan, parallelism, times, self.moves.held(), self.rescales.noted)
+        held = self.moves.held()
+        if held is not None:
+            held = replace(held, managers=self.managers.known().live)
+        return preview(self._plan, parallelism, times, held, self.rescales.noted)

@@ -18,7 +18,8 @@ class HeldState:
     """A job on task managers as it is: the plan that runs, the owners of key groups, the places of instances.
 
     Numbers of instances below those of ``used`` were taken before, by task. Some of the instances have ``ended``.
-    ``ns_per_byte`` is what the last move took; None: there was none that could tell.
+    ``managers`` are the task managers that instances can be given to. ``ns_per_byte`` is what the last move took; None:
+    there was none that could tell.
     """
 
     graph: ExecutionGraph
@@ -28,6 +29,7 @@ class HeldState:
     ns_per_byte: float | None = None
     used: Mapping[TaskId, int] = field(default_factory=dict)
     ended: bool = False
+    managers: tuple[str, ...] = ()
 
     def planned_ms(self, planned_bytes: float) -> float | None:
         """Return about how long it takes to move so many bytes, None: nothing tells."""

@@ -140,7 +140,7 @@ class RemoteJob:
         """Return the task manager of each instance; see `SteerableJob.places`."""
         return self._head.places()
 
-    def move(self, instance: str, task_manager: str, timeout_s: float | None = None) -> MoveSummary:
+    def move(self, instance: str, task_manager: str) -> MoveSummary:
         """Let what an instance has go to a task manager, and return once it is there; see `SteerableJob.move`."""
         summary = await_move(self.steered, self._head.move(instance, task_manager)).summary
         assert summary is not None

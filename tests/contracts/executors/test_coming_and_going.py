@@ -23,13 +23,13 @@ def test_one_comes_and_another_goes(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="0 task managers cannot run a job"):
         handle.scale(0)
     steered.managers.resize(2)
-    until(lambda: steered.managers.known().live == ("tm-0", "tm-1"), handle)
-    assert set(steered.places().values()) == {"tm-0"}, "what runs stays where it is"
+    until(lambda: handle.task_managers().live == ("tm-0", "tm-1"), handle)
+    assert set(handle.places().values()) == {"tm-0"}, "what runs stays where it is"
     spread = steered.rescale({})
     # What has state gets an instance there, and nothing begins anew.
     assert spread.after == {"per second": 3, "windows": 3, "per key": 3, "totals": 3} and spread.live
     assert 0.4 < spread.key_groups_moved / spread.key_groups < 0.6
-    assert set(steered.places().values()) == {"tm-0", "tm-1"}
+    assert set(handle.places().values()) == {"tm-0", "tm-1"}
     read(job, handle, 1_600)
     with pytest.raises(OptionError, match="there is no task manager 'tm-7': there are tm-0, tm-1"):
         handle.drain("tm-7")
@@ -57,25 +57,24 @@ def test_numbers_may_have_gaps_in_what_runs_and_in_what_is_restored(tmp_path: Pa
     job.give(0)
     # Between two readings processes start, and none of the partitions is to count as idle for that.
     handle = job.start(**{**PROCESSES, "task_managers": 3}, parallelism=3, idle_timeout_ms=600_000)
-    steered = running(handle)
     read(job, handle, 600)
-    until(lambda: len(steered.managers.known().live) == 3, handle)
+    until(lambda: len(handle.task_managers().live) == 3, handle)
     drain(handle, "tm-1")
-    assert {int(name[-2]) for name in steered.places()} == {0, 2, 3}
+    assert {int(name[-2]) for name in handle.places()} == {0, 2, 3}
     read(job, handle, 1_200)
     assert handle.rescale("per key", 4).live and handle.rescale("per second", 2).live
-    assert {int(name[-2]) for name in steered.places() if name.startswith("per key")} == {0, 2, 3, 4}
+    assert {int(name[-2]) for name in handle.places() if name.startswith("per key")} == {0, 2, 3, 4}
     read(job, handle, 1_800)
     drain(handle, "tm-0")
-    assert set(steered.places().values()) == {"tm-2"}
+    assert set(handle.places().values()) == {"tm-2"}
     assert (counted := handle.metrics().checkpoints) is not None and counted.restarts == 0
     kill(task_managers()[0].pid)
     until(lambda: (counted := handle.metrics().checkpoints) is not None and counted.restarts == 1, handle)
-    until(lambda: len(steered.places()) > 0, handle)
-    assert {int(name[-2]) for name in steered.places() if name.startswith("per key")} == {0, 1, 2, 3}
+    until(lambda: len(handle.places()) > 0, handle)
+    assert {int(name[-2]) for name in handle.places() if name.startswith("per key")} == {0, 1, 2, 3}
     assert len(handle.scale(2).live) == 2
     read(job, handle, 2_400)
-    drain(handle, sorted(set(steered.places().values()))[0])
+    drain(handle, sorted(set(handle.places().values()))[0])
     handle.savepoint("gaps")
     handle.stop()
     handle.wait()
@@ -98,10 +97,9 @@ def test_those_that_came_last_go_first(tmp_path: Path) -> None:
     job.give(0)
     handle = job.start(**{**PROCESSES, "task_managers": 3}, parallelism=3)
     read(job, handle, 1_000)
-    steered = running(handle)
-    until(lambda: len(steered.managers.known().live) == 3, handle)
+    until(lambda: len(handle.task_managers().live) == 3, handle)
     handle.scale(1)
-    until(lambda: len(task_managers()) == 1 and set(steered.places().values()) == {"tm-0"}, handle)
+    until(lambda: len(task_managers()) == 1 and set(handle.places().values()) == {"tm-0"}, handle)
     job.give(ROWS)
     handle.wait()
     job.check()

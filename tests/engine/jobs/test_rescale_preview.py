@@ -1,6 +1,7 @@
 """What a change of parallelism would do is told by what instances have now: who gives what to whom, and how long."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +79,17 @@ def test_a_source_deals_out_its_partitions_and_no_key_group_moves() -> None:
     assert (found.key_groups_moved, found.key_groups, found.planned_ms) == (0, 0, None)
 
 
+def test_a_task_manager_that_has_come_gets_instances_and_as_many_key_groups() -> None:
+    three = replace(held(), managers=("tm-0", "tm-1", "tm-2"))
+    found = preview(PLAN, {}, TIMES, three, {})
+    assert (found.begins_anew, found.after) == (None, {"counts": 3, "out": 3})
+    assert {move.taker for move in found.moves} >= {"counts -> out[2]"} and found.key_groups == KEY_GROUPS
+    nobody = preview(PLAN, {}, TIMES, replace(three, managers=("tm-0", "tm-1")), {})
+    assert nobody.begins_anew == "nothing can come beside the instances that run" and nobody.after == {}
+
+
 def test_numbers_that_were_taken_come_no_more() -> None:
-    was = held()
-    used = HeldState(GRAPH, was.owners, was.places, state_bytes, used={COUNTS.id: 7})
-    found = preview(PLAN, {"counts": 3}, TIMES, used, {})
+    found = preview(PLAN, {"counts": 3}, TIMES, replace(held(), used={COUNTS.id: 7}), {})
     assert {move.taker for move in found.moves} >= {"counts -> out[7]"}
 
 
