@@ -32,7 +32,8 @@ _MODULES = {
         "aggregate approx_count_distinct approx_quantile arg_max arg_min collect_list count count_distinct "
         "first last max_ mean min_ stddev sum_ variance"
     ),
-    "dsl.job": "Handle Job run start",
+    "dsl.handle": "Handle",
+    "dsl.job": "Job run start",
     "dsl.join_verbs": "join",
     "dsl.kafka": "read_kafka",
     "dsl.lookup_tables": "lookup_table",
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     from penstock.dsl.aggregates import stddev as stddev
     from penstock.dsl.aggregates import sum_ as sum_
     from penstock.dsl.aggregates import variance as variance
-    from penstock.dsl.job import Handle as Handle
+    from penstock.dsl.handle import Handle as Handle
     from penstock.dsl.job import Job as Job
     from penstock.dsl.job import run as run
     from penstock.dsl.job import start as start

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from penstock.benchmarks.cluster.move_chart import Span
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 
 PATIENCE_S = 600.0

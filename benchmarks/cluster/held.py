@@ -20,7 +20,8 @@ import pyarrow as pa
 import penstock as ps
 from penstock.benchmarks.cluster.settings import EMBEDDED, TWO, Setting
 from penstock.benchmarks.state.held import MB, watching
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 
 PATIENCE_S = 600.0
 """How long the next checkpoint is awaited."""

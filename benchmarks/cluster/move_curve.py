@@ -25,7 +25,8 @@ from penstock.benchmarks.cluster.due_keys import DueKeys, Phases
 from penstock.benchmarks.cluster.move_chart import Span, draw
 from penstock.benchmarks.cluster.move_figures import Curve, ages, line, rates
 from penstock.benchmarks.cluster.settings import TWO, Cores
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import GroupsOrder, MoveOrder, MoveSummary

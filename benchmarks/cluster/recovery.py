@@ -10,7 +10,8 @@ import psutil
 import penstock as ps
 from penstock.benchmarks.cluster.settings import TWO
 from penstock.benchmarks.latency.steady import SteadySource
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 
 PATIENCE_S = 120.0
 _LOOK_S = 0.005

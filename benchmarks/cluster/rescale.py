@@ -13,7 +13,8 @@ from typing import Any
 import penstock as ps
 from penstock.benchmarks.cluster.due_keys import PARTITIONS, DueKeys, Phases
 from penstock.benchmarks.cluster.settings import TWO
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import MoveOrder
 

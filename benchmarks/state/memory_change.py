@@ -21,7 +21,8 @@ import numpy as np
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.processes import measured
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.dataflow.worker import Outcome, Worker
 from penstock.engine.jobs.plain import PlainJob

@@ -104,12 +104,12 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class LiveDone:
-    """A change of parallelism that a running attempt has come to: the moves it took, and how long all of it did.
+    """A change of parallelism that a running attempt has come to: the moves it took, by task, and how long all did.
 
     So many ``partitions`` of sources have changed their instances.
     """
 
-    moves: tuple[MoveSummary, ...]
+    moves: Mapping[str, MoveSummary]
     took_ms: float
     partitions: int = 0
 

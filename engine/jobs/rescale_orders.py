@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal
 
+from penstock.engine.moves.move_orders import MoveSummary
+from penstock.engine.restore.key_group_owners import Noted
 from penstock.model.errors import OptionError, PenstockError
 
 KEPT = 100
@@ -24,7 +26,8 @@ class RescaleSummary:
     The job went on from checkpoint ``epoch``, after ``key_groups_moved`` of ``key_groups`` (of all stateful tasks) had
     changed their instances. It waited ``waited_ms`` for that checkpoint, as it ran, and stood still for ``stopped_ms``.
     One that was made ``live``, while the job ran, has epoch 0, took ``waited_ms`` and stood still for 0; so many
-    ``partitions_moved`` of sources changed their instances then.
+    ``partitions_moved`` of sources changed their instances then, and of ``moves`` each says of a task, by its name,
+    what the move of its key groups took, and what was expected of it.
     """
 
     before: Mapping[str, int]
@@ -36,6 +39,7 @@ class RescaleSummary:
     stopped_ms: float
     live: bool = False
     partitions_moved: int = 0
+    moves: Mapping[str, MoveSummary] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,6 +76,8 @@ class RescaleOrders:
         self._wake: Callable[[], None] = _nobody
         self.keep: Callable[[Mapping[str, int]], None] = _keep_nothing
         """Takes the instances that an order has led to; in the thread of the job, once they run. To be set before."""
+        self.noted: Mapping[str, Noted] = {}
+        """The owners of key groups that all instances have begun with, of operators that a checkpoint told of."""
 
     def open(self, wake: Callable[[], None]) -> None:
         """Let orders come: there is somebody who carries them out, and whom ``wake`` lets look at once."""
@@ -128,6 +134,11 @@ class RescaleOrders:
         """Return what became of the last `KEPT` orders, the oldest first."""
         with self._lock:
             return tuple(_record(asked) for asked in self._all)
+
+    def last_stop_ms(self) -> float | None:
+        """Return for how long the job stood still for the last order that it began anew for, None: for none."""
+        summaries = (record.summary for record in reversed(self.records()))
+        return next((done.stopped_ms for done in summaries if done is not None and not done.live), None)
 
     def close(self, error: PenstockError) -> None:
         """Take in that nothing changes any more: ``error`` is for what is not done, and for what comes."""

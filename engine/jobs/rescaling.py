@@ -4,86 +4,20 @@ Task managers stay. What begins anew stands still from the checkpoint's commit u
 the thread of the job.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.contract import Clock
 from penstock.engine.jobs.attempt import Attempt, JobPlan, LiveDone
 from penstock.engine.jobs.rescale_orders import AskedRescale, RescaleOrders, RescaleSummary
+from penstock.engine.jobs.rescale_preview import changed, moved_groups
 from penstock.engine.moves.live_changes import live_change
-from penstock.engine.plan.planner import lies_by_key
-from penstock.engine.plan.recut import instances_by_name, recut
-from penstock.engine.restore.key_group_owners import Noted, owner_tables
+from penstock.engine.plan.recut import recut
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import PenstockError, PlanChangedError, RetryableError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
-
-
-@dataclass(frozen=True, slots=True)
-class RescalePreview:
-    """What a change of parallelism would do: the instances of each operator with others then, before and after.
-
-    Of all ``key_groups`` of stateful operators ``key_groups_moved`` would change their instances, if these have what a
-    job begins with. ``begins_anew`` says why the job cannot come to it while it runs (null: it can). It runs on during
-    a checkpoint then, of which the last took ``checkpoint_ms`` (null: there is none), and stands still for as long as
-    its instances take to begin with their state, of which ``state_bytes`` are held now.
-    """
-
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    key_groups_moved: int
-    key_groups: int
-    state_bytes: int
-    checkpoint_ms: float | None
-    begins_anew: str | None = None
-
-
-IN_ONE_PROCESS = "all of it is in one process"
-
-
-def preview(
-    plan: JobPlan,
-    parallelism: Mapping[str, int],
-    state_bytes: int,
-    checkpoint_ms: float | None,
-    *,
-    on_managers: bool = False,
-) -> RescalePreview:
-    """Return what other numbers of instances would change of a job, which may be ``on_managers``.
-
-    Raises:
-        OptionError: they cannot be.
-    """
-    graph, key_groups = plan.graph, plan.loop.key_groups
-    after = recut(graph, parallelism, key_groups) if parallelism else graph
-    tables = owner_tables(graph, key_groups, {})
-    noted = {
-        graph.node(operator).name: Noted(tables[task.id], task.parallelism)
-        for task in graph.tasks
-        for operator in task.operators
-        if lies_by_key(graph, graph.node(operator))
-    }
-    moved, groups = moved_groups(after, key_groups, noted)
-    change = live_change(graph, after)
-    reason = (change if isinstance(change, str) else None) if on_managers else IN_ONE_PROCESS
-    return RescalePreview(*_changed(graph, after), moved, groups, state_bytes, checkpoint_ms, reason)
-
-
-def moved_groups(graph: ExecutionGraph, key_groups: int, noted: Mapping[str, Noted]) -> tuple[int, int]:
-    """Return how many key groups of operators have other owners in a plan than they had, and of how many."""
-    tables = owner_tables(graph, key_groups, noted)
-    task_of = {graph.node(operator).name: task for task in graph.tasks for operator in task.operators}
-    moved = groups = 0
-    keyed = {node.name for node in graph.graph.operators.values() if lies_by_key(graph, node)}
-    for name in sorted(noted.keys() & keyed):
-        task, before = task_of[name], noted[name]
-        if len(tables[task.id]) != len(before.owners):
-            continue
-        moved += int((tables[task.id] != before.owners).sum())
-        groups += len(before.owners)
-    return moved, groups
 
 
 @dataclass(slots=True)
@@ -160,15 +94,15 @@ class Rescaling:
 
         Returns what to tell the user, None: nothing has changed.
         """
+        self._orders.noted = {} if restored is None else restored.owners()
         order = self._order
         if order is None or (tasks is not None and not (order.live and _changes(order, tasks))):
             return None
         self._order, self._graph = None, order.after
         now_ns = self._clock.monotonic_ns()
         order.stopped_ns = order.stopped_ns or now_ns
-        before, after = _changed(order.before, order.after)
-        noted = {} if restored is None else restored.owners()
-        moved, groups = moved_groups(order.after, self._key_groups, noted)
+        before, after = changed(order.before, order.after)
+        moved, groups = moved_groups(order.after, self._key_groups, self._orders.noted)
         epoch = 0 if restored is None else restored.epoch
         waited_ms, stopped_ms = (order.stopped_ns - order.began_ns) / 1e6, (now_ns - order.stopped_ns) / 1e6
         summary = RescaleSummary(before, after, epoch, moved, groups, waited_ms, stopped_ms)
@@ -218,10 +152,10 @@ class Rescaling:
         order, self._order = self._order, None
         assert order is not None
         self._graph = order.after
-        before, after = _changed(order.before, order.after)
-        moved = sum(move.key_groups for move in done.moves)
+        before, after = changed(order.before, order.after)
+        moved = sum(move.key_groups for move in done.moves.values())
         groups = sum(self._key_groups for _ in done.moves)
-        summary = RescaleSummary(before, after, 0, moved, groups, done.took_ms, 0.0, True, done.partitions)
+        summary = RescaleSummary(before, after, 0, moved, groups, done.took_ms, 0.0, True, done.partitions, done.moves)
         order.asked.answer.set_result(summary)
         partitions = f" and {done.partitions} partitions" if done.partitions else ""
         self._tell(f"{_sentence(order)}, while it ran; {moved} key groups{partitions} changed their instances")
@@ -232,16 +166,10 @@ def _changes(order: _Order, tasks: frozenset[TaskId]) -> bool:
     return any(will_be != was and was.id in tasks for was, will_be in pairs)
 
 
-def _changed(was: ExecutionGraph, will_be: ExecutionGraph) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    before, after = instances_by_name(was), instances_by_name(will_be)
-    names = [name for name, count in after.items() if before[name] != count]
-    return {name: before[name] for name in names}, {name: after[name] for name in names}
-
-
 def _sentence(order: _Order) -> str:
     if order.after is order.before:
         return "its instances placed anew"
-    before, after = _changed(order.before, order.after)
+    before, after = changed(order.before, order.after)
     return ", ".join(
         f"{count} instance{'' if count == 1 else 's'} of {name!r} ({before[name]} before)"
         for name, count in after.items()

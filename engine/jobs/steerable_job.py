@@ -2,16 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview, preview
+from penstock.engine.jobs.rescale_preview import RescalePreview, RescaleTimes, preview
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary, RunningMemory
-from penstock.engine.moves.move_orders import MoveOrders
+from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveSummary
 from penstock.engine.plan.free_edges import Routes
 from penstock.model.control import Limits
 from penstock.model.execution_graph import ExecutionGraph
@@ -20,6 +21,7 @@ from penstock.model.execution_graph import ExecutionGraph
 class SteerableJob(ABC):
     """A job whose limits, memory, places and parallelism may be changed while it runs. From any thread."""
 
+    name: str
     _context: AttemptContext
     _plan: JobPlan
 
@@ -117,6 +119,22 @@ class SteerableJob(ABC):
     def _is_paged(self) -> bool:
         return self._context.checkpoints is not None or self._plan.loop.state_bytes is not None
 
+    def move(self, instance: str, task_manager: str, timeout_s: float | None = None) -> MoveSummary:
+        """Let what an instance has by keys, or reads, go to others of its task at a task manager; return once it has.
+
+        Not from the thread that runs the job.
+
+        Raises:
+            OptionError: that cannot be.
+            TimeoutError: it was not done in time; it may be later.
+            PenstockError: the job is over, or a failure came in between.
+        """
+        asked = self.moves.ask(MoveOrder(instance, task_manager))
+        try:
+            return asked.answer.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"{instance!r} has not moved after {timeout_s} s") from None
+
     def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
         """Let operators, by their names, have so many instances; return once these run.
 
@@ -142,5 +160,8 @@ class SteerableJob(ABC):
         self.rescales.check()
         metrics = self.metrics()
         last = None if metrics.checkpoints is None else metrics.checkpoints.last_duration_ns
-        last_ms, on_managers = None if last is None else last / 1e6, bool(self.places())
-        return preview(self._plan, parallelism, metrics.state_bytes, last_ms, on_managers=on_managers)
+        times = RescaleTimes(metrics.state_bytes, None if last is None else last / 1e6, self.rescales.last_stop_ms())
+        held = self.moves.held()
+        if held is not None:
+            held = replace(held, managers=self.managers.known().live)
+        return preview(self._plan, parallelism, times, held, self.rescales.noted)

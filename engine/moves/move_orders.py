@@ -1,11 +1,13 @@
 """Moves that were asked for, from any thread, and what became of them; whoever runs the attempt carries them out."""
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
 
+from penstock.engine.moves.held_state import HeldState
 from penstock.model.errors import OptionError, PenstockError
 
 MOST_WAITING = 16
@@ -20,6 +22,10 @@ NO_TASK_MANAGERS = (
 )
 
 
+MoveCause = Literal["move", "groups", "rescale", "scale", "drain"]
+"""Why key groups move: an instance's were to, a scaler hands some out, instances come or go, a task manager does."""
+
+
 @dataclass(frozen=True, slots=True)
 class MoveOrder:
     """All key groups of an instance, by its name, or all partitions that it reads, are to go to a task manager.
@@ -29,6 +35,11 @@ class MoveOrder:
 
     instance: str
     manager: str
+
+    @property
+    def cause(self) -> MoveCause:
+        """Why it moves."""
+        return "move"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,29 @@ class GroupsOrder:
     def instance(self) -> str:
         """What moves, for people."""
         return f"{len(self.groups)} key groups of {self.task!r}"
+
+    @property
+    def manager(self) -> str:
+        """Where that goes, for people."""
+        return "its instances"
+
+    @property
+    def cause(self) -> MoveCause:
+        """Why they move."""
+        return "groups"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrder:
+    """Key groups of a task, by its name, go to other instances of it, as a change of the job wants it."""
+
+    task: str
+    cause: MoveCause
+
+    @property
+    def instance(self) -> str:
+        """What moves, for people."""
+        return f"key groups of {self.task!r}"
 
     @property
     def manager(self) -> str:
@@ -98,7 +132,7 @@ class MoveSummary:
 class MoveTotals:
     """All moves of a job that have ended: those done and failed, and of those done key groups, bytes and time.
 
-    ``pause_p99_ms`` is that of the last one that was done; null: none was.
+    ``pause_p99_ms`` and ``marker_p99_ms`` are those of the last one that moved key groups; null: none did.
     """
 
     done: int = 0
@@ -107,21 +141,29 @@ class MoveTotals:
     state_bytes: int = 0
     took_ms: float = 0.0
     pause_p99_ms: float | None = None
+    marker_p99_ms: float | None = None
 
 
 @dataclass(slots=True)
 class AskedMove:
-    """An order, what its result is told to, and how many of its key groups have moved, of how many (0: not known)."""
+    """An order, what its result is told to, and how many of its key groups have moved, of how many (0: not known).
+
+    It waits until it has ``begun``.
+    """
 
     number: int
-    order: MoveOrder | GroupsOrder
+    order: MoveOrder | GroupsOrder | ChangeOrder
     answer: "Future[MoveSummary]" = field(default_factory=Future)
     progress: tuple[int, int] = (0, 0)
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
-    """A move that was asked for: ``failure`` says why it was not done, ``summary`` what it took; null: not known."""
+    """A move that was asked for, or that a change of the job, its ``cause``, is made of.
+
+    ``failure`` says why it was not done, ``summary`` what it took; null: not known.
+    """
 
     number: int
     instance: str
@@ -131,6 +173,7 @@ class MoveRecord:
     key_groups: int
     failure: str | None
     summary: MoveSummary | None
+    cause: MoveCause = "move"
 
 
 class MoveOrders:
@@ -144,6 +187,8 @@ class MoveOrders:
         self._asked = 0
         self._totals: MoveTotals | None = None
         self._closed: PenstockError | None = OptionError(NO_TASK_MANAGERS)
+        self.held: Callable[[], HeldState | None] = _nothing
+        """Returns what instances have now, None: what they have does not move. From any thread."""
 
     def open(self) -> None:
         """Let orders come: there is somebody who carries them out."""
@@ -162,23 +207,30 @@ class MoveOrders:
                 raise self._closed
             if len(self._waiting) >= MOST_WAITING:
                 raise OptionError(f"{MOST_WAITING} moves wait already: ask again when one is done")
-            self._asked += 1
-            asked = AskedMove(self._asked, order)
-            asked.answer.add_done_callback(self._count)
+            asked = self._noted(order)
             self._waiting.append(asked)
-            self._all.append(asked)
+            return asked
+
+    def note(self, order: ChangeOrder, key_groups: int) -> AskedMove:
+        """Note a move that a change of the job is made of: so many key groups. Whoever changes it carries it out."""
+        with self._lock:
+            asked = self._noted(order)
+            asked.progress = 0, key_groups
             return asked
 
     def take(self) -> AskedMove | None:
         """Take the oldest, None: there is none."""
         with self._lock:
-            return self._waiting.popleft() if self._waiting else None
+            if not self._waiting:
+                return None
+            asked = self._waiting.popleft()
+            asked.begun = True
+            return asked
 
     def records(self) -> tuple[MoveRecord, ...]:
         """Return what became of the last `KEPT` moves, the oldest first."""
         with self._lock:
-            waiting = {asked.number for asked in self._waiting}
-            return tuple(_record(asked, is_waiting=asked.number in waiting) for asked in self._all)
+            return tuple(map(_record, self._all))
 
     def totals(self) -> MoveTotals | None:
         """Return what all moves took that have ended, None: none has."""
@@ -189,9 +241,17 @@ class MoveOrders:
         with self._lock:
             self._closed = error
             self._waiting.clear()
+            self.held = _nothing
             left = [asked for asked in self._all if not asked.answer.done()]
         for asked in left:
             asked.answer.set_exception(error)
+
+    def _noted(self, order: MoveOrder | GroupsOrder | ChangeOrder) -> AskedMove:
+        self._asked += 1
+        asked = AskedMove(self._asked, order)
+        asked.answer.add_done_callback(self._count)
+        self._all.append(asked)
+        return asked
 
     def _count(self, answer: "Future[MoveSummary]") -> None:
         totals = self._totals or MoveTotals()
@@ -199,22 +259,27 @@ class MoveOrders:
             self._totals = replace(totals, failed=totals.failed + 1)
             return
         summary = answer.result()
+        last = (summary.pause_ms[1], summary.marker_ms[1])
         self._totals = MoveTotals(
             totals.done + 1,
             totals.failed,
             totals.key_groups + summary.key_groups,
             totals.state_bytes + summary.state_bytes,
             totals.took_ms + summary.took_ms,
-            summary.pause_ms[1],
+            *(last if summary.key_groups else (totals.pause_p99_ms, totals.marker_p99_ms)),
         )
 
 
-def _record(asked: AskedMove, *, is_waiting: bool) -> MoveRecord:
+def _nothing() -> None:
+    """Nothing moves."""
+
+
+def _record(asked: AskedMove) -> MoveRecord:
     order, (moved, of) = asked.order, asked.progress
-    state: Literal["waiting", "moving", "done", "failed"] = "waiting" if is_waiting else "moving"
+    state: Literal["waiting", "moving", "done", "failed"] = "moving" if asked.begun else "waiting"
     failure, summary = None, None
     if asked.answer.done():
         error = asked.answer.exception()
         state, failure = ("done", None) if error is None else ("failed", str(error))
         summary = asked.answer.result() if error is None else None
-    return MoveRecord(asked.number, order.instance, order.manager, state, moved, of, failure, summary)
+    return MoveRecord(asked.number, order.instance, order.manager, state, moved, of, failure, summary, order.cause)

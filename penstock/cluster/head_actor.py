@@ -25,8 +25,8 @@ from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob
-from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_orders import RescaleRecord, RescaleSummary
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
 from penstock.engine.plan.free_edges import Routes
@@ -129,6 +129,14 @@ class HeadActor:
         """Let operators have so many instances, and return once these run."""
         return _answered(lambda: self._job.running().rescale(parallelism))
 
+    def ask_rescale(self, parallelism: Mapping[str, int]) -> int | Failure:
+        """Ask for so many instances of operators, and return the change's number."""
+        return _answered(lambda: self._job.running().rescales.ask(parallelism).number)
+
+    def rescales(self) -> tuple[RescaleRecord, ...] | Failure:
+        """Return what became of the last changes of parallelism."""
+        return _answered(lambda: self._job.running().rescales.records())
+
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview | Failure:
         """Return what other numbers of instances would change."""
         return _answered(lambda: self._job.running().preview_rescale(parallelism))
@@ -156,6 +164,10 @@ class HeadActor:
     def preview_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary | Failure:
         """Return what other budgets would lead to."""
         return _answered(lambda: self._job.running().preview_memory(budgets))
+
+    def places(self) -> Mapping[str, str] | Failure:
+        """Return the task manager of each instance that is up."""
+        return _answered(lambda: dict(self._job.running().places()))
 
     def task_managers(self) -> TaskManagers | Failure:
         """Return the job's task managers."""

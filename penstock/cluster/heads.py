@@ -17,8 +17,8 @@ from penstock.cluster.job_order import HeadReport, JobOrder, StopOrder
 from penstock.engine.executors.managers.failures import Failure, error_of
 from penstock.engine.executors.ray.cluster import NAMESPACE
 from penstock.engine.jobs.manager_orders import TaskManagers
-from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_orders import RescaleRecord, RescaleSummary
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.engine.plan.free_edges import Routes
@@ -116,6 +116,16 @@ class Head:
         summary: RescaleSummary = _raised(self._call("rescale", dict(parallelism), timeout_s=None))
         return summary
 
+    def ask_rescale(self, parallelism: Mapping[str, int]) -> int:
+        """Ask for so many instances of operators, and return the change's number at once; raises as `rescale`."""
+        number: int = _raised(self._call("ask_rescale", dict(parallelism), timeout_s=CALL_S))
+        return number
+
+    def rescales(self) -> tuple[RescaleRecord, ...]:
+        """Return what became of the last changes of parallelism that this head was asked for; raises as `report`."""
+        records: tuple[RescaleRecord, ...] = _raised(self._call("rescales", timeout_s=CALL_S))
+        return records
+
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
         """Return what other numbers of instances would change; raises as `Handle.rescale` and `report`."""
         found: RescalePreview = _raised(self._call("preview_rescale", dict(parallelism), timeout_s=CALL_S))
@@ -141,6 +151,11 @@ class Head:
         """
         routes: Routes = _raised(self._call("route", operator, tuple(shares), timeout_s=CALL_S))
         return routes
+
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance that is up, by the instance's name; raises as `report`."""
+        found: Mapping[str, str] = _raised(self._call("places", timeout_s=CALL_S))
+        return found
 
     def task_managers(self) -> TaskManagers:
         """Return the job's task managers; raises as `report`, and an OptionError if it has none."""

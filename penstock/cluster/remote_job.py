@@ -8,14 +8,17 @@ from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Protocol
 
+from penstock.cluster.job_by_name import ByName, SteeringCalls
 from penstock.cluster.job_order import HeadReport, HeadState, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.attempt import Progress
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.rescale_orders import RescaleSummary
 from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.moves.move_orders import MoveSummary
 from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, RetryableError, WorkerLostError
+from penstock.runs.steering import await_move
 
 LOOK_S = 0.2
 """The interval at which the head is asked."""
@@ -27,7 +30,7 @@ AWAY_S = 3.0
 """A head that does not answer for so long is spoken of."""
 
 
-class HeadCalls(Protocol):
+class HeadCalls(SteeringCalls, Protocol):
     """What a driver calls of a head; see `Head`."""
 
     def follow(self, since: int) -> HeadReport:
@@ -44,6 +47,9 @@ class HeadCalls(Protocol):
 
     def rescale(self, parallelism: Mapping[str, int]) -> RescaleSummary:
         """Change parallelism."""
+
+    def places(self) -> Mapping[str, str]:
+        """Return places."""
 
     def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
         """Change memory."""
@@ -124,6 +130,21 @@ class RemoteJob:
     def rescale(self, parallelism: Mapping[str, int], timeout_s: float | None = None) -> RescaleSummary:
         """Let operators have so many instances, and return once these run; see `SteerableJob.rescale`."""
         return self._head.rescale(parallelism)
+
+    @property
+    def steered(self) -> ByName:
+        """The job as it is steered."""
+        return ByName(self._head)
+
+    def places(self) -> Mapping[str, str]:
+        """Return the task manager of each instance; see `SteerableJob.places`."""
+        return self._head.places()
+
+    def move(self, instance: str, task_manager: str) -> MoveSummary:
+        """Let what an instance has go to a task manager, and return once it is there; see `SteerableJob.move`."""
+        summary = await_move(self.steered, self._head.move(instance, task_manager)).summary
+        assert summary is not None
+        return summary
 
     def change_memory(self, budgets: Mapping[str, int | None]) -> MemorySummary:
         """Let operators have these budgets; see `SteerableJob.change_memory`."""

@@ -20,7 +20,7 @@ from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_cod
 from penstock.model.errors import OptionError
 
 if TYPE_CHECKING:
-    from penstock.commands.running_managers import ManagedJob
+    from penstock.runs.steered_job import SteeredJob
 
 
 def status(
@@ -163,10 +163,12 @@ def move(
     Waits until that is done. Nothing else stands still meanwhile. Partitions of a source go behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_move import await_move, print_move
+        from penstock.commands.running_managers import say
+        from penstock.commands.running_move import print_move
+        from penstock.runs.steering import await_move
 
-        with _managed(job, action_token, address) as managed:
-            record = await_move(managed, managed.move(instance, task_manager), quiet=as_json)
+        with _steered(job, action_token, address) as steered:
+            record = await_move(steered, steered.move(instance, task_manager), None if as_json else say)
         print_move(record, as_json=as_json)
 
 
@@ -190,8 +192,8 @@ def route(
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_routes import print_routes
 
-        with _managed(job, action_token, address) as managed:
-            print_routes(managed.name(), managed.route(operator, shares or ()), as_json=as_json)
+        with _steered(job, action_token, address) as steered:
+            print_routes(steered.name(), steered.route(operator, shares or ()), as_json=as_json)
 
 
 def rescale(
@@ -207,28 +209,21 @@ def rescale(
 ) -> None:
     """Change how many instances an operator of a running job has, and wait until they run.
 
-    On task managers instances come and go as it runs, where chains stay; else it begins anew behind a checkpoint.
+    On task managers instances come and go as it runs, where chains stay; else it begins anew behind a checkpoint. It
+    tells how many key groups have moved.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale
+        from penstock.commands.running_managers import say
+        from penstock.commands.running_rescale import print_preview, print_rescale
+        from penstock.runs.steering import rescaled
 
         wanted = {operator: parallelism}
-        if is_url(job):
-            from penstock.commands.running_job import client_of
-
-            client = client_of(job, "action_token", action_token)
-            answer = client.rescale(wanted, dry_run=dry_run)
-            if answer.number is None:
-                print_preview(answer.job, answer.preview, as_json=as_json)
+        with _steered(job, action_token, address) as steered:
+            if dry_run:
+                print_preview(steered.name(), steered.preview_rescale(wanted), as_json=as_json)
             else:
-                print_rescale(answer.job, await_rescale(client, answer.number), as_json=as_json)
-            return
-        from penstock.commands.jobs_on_ray import preview_on_ray, rescale_on_ray
-
-        if dry_run:
-            print_preview(job, preview_on_ray(job, wanted, address), as_json=as_json)
-        else:
-            print_rescale(job, rescale_on_ray(job, wanted, address), as_json=as_json)
+                summary = rescaled(steered, wanted, None if as_json else say)
+                print_rescale(steered.name(), summary, as_json=as_json)
 
 
 def memory(
@@ -282,10 +277,12 @@ def scale(
     Others are started, and instances placed anew behind a checkpoint; or those that came last are drained.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_managers import place_on, print_managers
+        from penstock.commands.running_managers import print_managers, say
+        from penstock.runs.steering import place_on
 
-        with _managed(job, action_token, address) as managed:
-            print_managers(managed.name(), place_on(managed, task_managers, quiet=as_json), as_json=as_json)
+        with _steered(job, action_token, address) as steered:
+            there = place_on(steered, task_managers, None if as_json else say)
+            print_managers(steered.name(), there, as_json=as_json)
 
 
 def drain(
@@ -302,22 +299,24 @@ def drain(
     Others take over what it hosts while the job runs; where that cannot be, they begin it behind a checkpoint.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.commands.running_managers import drained, print_managers
+        from penstock.commands.running_managers import print_managers, say
+        from penstock.runs.steering import drained
 
-        with _managed(job, action_token, address) as managed:
-            print_managers(managed.name(), drained(managed, task_manager), as_json=as_json)
+        with _steered(job, action_token, address) as steered:
+            there = drained(steered, task_manager, None if as_json else say)
+            print_managers(steered.name(), there, as_json=as_json)
 
 
 @contextmanager
-def _managed(job: str, action_token: str | None, address: str | None) -> Iterator["ManagedJob"]:
+def _steered(job: str, action_token: str | None, address: str | None) -> Iterator["SteeredJob"]:
     """Return the job of a URL, or that of a name on Ray while this process is connected."""
-    from penstock.commands.running_managers import ByName, OverHttp
-
     if is_url(job):
         from penstock.commands.running_job import client_of
+        from penstock.commands.running_managers import OverHttp
 
         yield OverHttp(client_of(job, "action_token", action_token))
         return
+    from penstock.cluster.job_by_name import ByName
     from penstock.commands.jobs_on_ray import head_of
 
     with head_of(job, address) as head:

@@ -14,8 +14,6 @@ from penstock.cluster.heads import LOOK_S, PLACE, Head, HeadAwayError, end_left,
 from penstock.cluster.job_order import HeadReport, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.jobs_client.errors import JobUnreachableError
 from penstock.model.control import Limits
@@ -149,18 +147,6 @@ def head_of(job: str, address: str | None) -> Iterator[Head]:
     """Return the head of a job while this process is connected to its cluster; raises as `Handle.rescale`."""
     with connected_to_jobs(address):
         yield find_head(job)
-
-
-def rescale_on_ray(job: str, parallelism: Mapping[str, int], address: str | None) -> RescaleSummary:
-    """Change the parallelism of a job, and wait until it runs with it; raises as `Handle.rescale`."""
-    with connected_to_jobs(address):
-        return find_head(job).rescale(parallelism)
-
-
-def preview_on_ray(job: str, parallelism: Mapping[str, int], address: str | None) -> RescalePreview:
-    """Return what a change of parallelism would do to a job; raises as `Handle.rescale`."""
-    with connected_to_jobs(address):
-        return find_head(job).preview_rescale(parallelism)
 
 
 def memory_on_ray(job: str, budgets: Mapping[str, int | None], address: str | None, *, dry_run: bool) -> MemorySummary:

@@ -7,14 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from penstock.dsl.job import (
-    Captured,
-    Handle,
-    Job,
-    Launcher,
-    default_job,
-    launching,
-)
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Captured, Job, Launcher, default_job, launching
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import SinkSpec

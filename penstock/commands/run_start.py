@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.dsl.job import Handle, Job, RunningJob, make_ready, not_begun, serve
+from penstock.dsl.handle import Handle, RunningJob, serve
+from penstock.dsl.job import Job, make_ready, not_begun
 from penstock.dsl.sink_relocation import relocate
 from penstock.engine.connectors.local.print_sink import PrintSink
 from penstock.engine.executors.embedded import Progress

@@ -1,36 +1,13 @@
-"""The wait of the command ``rescale``, and what it prints; `jobs_client` asks the job."""
+"""What the command ``rescale`` prints."""
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from penstock.commands.move_texts import summary_text
 from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.rescaling import RescalePreview
-from penstock.jobs_client.client import JobClient
-from penstock.model.errors import UserError
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.tables import bytes_text, count_text, seconds_text
-
-LOOK_S = 0.1
-"""How often the job is asked how far it is."""
-
-
-def await_rescale(client: JobClient, number: int) -> RescaleSummary:
-    """Wait until a change of parallelism is done.
-
-    Raises:
-        UserError: it was not done.
-    """
-    while True:
-        answer = client.rescales()
-        record = next((item for item in answer.rescales if item.number == number), None)
-        if record is None:
-            raise UserError(f"job {answer.job!r} knows nothing of change {number} any more: it may have begun anew.")
-        if record.state == "failed":
-            raise UserError(f"the parallelism of {answer.job!r} has not changed: {record.failure}")
-        if record.summary is not None:
-            return record.summary
-        time.sleep(LOOK_S)
 
 
 def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
@@ -44,6 +21,8 @@ def print_rescale(job: str, summary: RescaleSummary, *, as_json: bool) -> None:
             moved = f"{summary.partitions_moved} partitions and {moved}"
         took = seconds_text(summary.waited_ms / 1e3)
         print(f"{job} has {_instances(summary.before, summary.after)}: {moved} in {took}, while it ran")
+        for task, move in summary.moves.items():
+            print(f"  {task}: {summary_text(move)}")
         return
     print(
         f"{job} goes on from checkpoint {summary.epoch} with {_instances(summary.before, summary.after)}: "
@@ -61,14 +40,28 @@ def print_preview(job: str, preview: RescalePreview, *, as_json: bool) -> None:
     wanted = _instances(preview.before, preview.after)
     groups = f"{count_text(preview.key_groups_moved)} of {count_text(preview.key_groups)} key groups would move"
     if preview.begins_anew is None:
-        print(f"{job} would have {wanted}: {groups}, while it runs")
+        print(f"{job} would have {wanted}: {groups}, {_planned(preview)}")
+        for move in preview.moves:
+            size = bytes_text(move.state_bytes)
+            print(f"  {count_text(move.key_groups)} key groups, about {size}: {move.giver} to {move.taker}")
         return
-    took = preview.checkpoint_ms
+    took, stopped = preview.checkpoint_ms, preview.stopped_ms
     last = "it has taken none yet" if took is None else f"the last one took {seconds_text(took / 1e3)}"
+    still = "" if stopped is None else f" ({seconds_text(stopped / 1e3)} the last time)"
     print(
         f"{job} would go on with {wanted}: {groups}; as {preview.begins_anew}, it would run on until a checkpoint "
-        f"({last}), and stand still while its instances begin with {bytes_text(preview.state_bytes)} of state"
+        f"({last}), and stand still while its instances begin with {bytes_text(preview.state_bytes)} of state{still}"
     )
+
+
+def _planned(preview: RescalePreview) -> str:
+    sources = f"; partitions of {', '.join(map(repr, preview.sources))} are dealt out anew" if preview.sources else ""
+    if not preview.moves:
+        return f"while it runs{sources}"
+    size = f"with about {bytes_text(preview.planned_bytes)} of state, while it runs"
+    if preview.planned_ms is not None:
+        return f"{size}, in about {seconds_text(preview.planned_ms / 1e3)}{sources}"
+    return f"{size}; no move before tells how long that takes{sources}"
 
 
 def _instances(before: Mapping[str, int], after: Mapping[str, int]) -> str:

@@ -7,13 +7,12 @@ puts a `Launcher` in their place, so that the file's own call hands the graph ov
 import os
 import re
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Unpack
 
-from penstock.cluster.remote_job import RemoteJob
+from penstock.dsl.handle import Handle, RunningJob, serve
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.failpoint_settings import arm_from
@@ -22,16 +21,11 @@ from penstock.engine.executors.embedded import EmbeddedJob, Progress
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.end_of_input import begin_run
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
-from penstock.engine.jobs.plain import PlainJob
-from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
-from penstock.engine.jobs.rescale_orders import RescaleSummary
-from penstock.engine.jobs.running_memory import MemorySummary
+from penstock.engine.jobs.recovery import StartInterrupted
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.resources import refuse_in_caller, refuse_resources
 from penstock.engine.plan.schemas import output_schemas
-from penstock.http_api.endpoints import Endpoint, open_endpoint
-from penstock.model.byte_counts import to_bytes
-from penstock.model.control import limits_of
+from penstock.http_api.endpoints import open_endpoint
 from penstock.model.errors import PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -44,9 +38,6 @@ from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
 from penstock.runs.job_start import check_recoverable, end_of_input_of, ready_job
 from penstock.runs.run_options import EMBEDDED, RAY, RunOptions, make_options
-
-RunningJob = PlainJob | RecoveringJob | RemoteJob
-"""A job that was made ready to run."""
 
 
 class Job:
@@ -135,130 +126,6 @@ class Captured(BaseException):
     """Ends a user's file once its graph has been handed over."""
 
 
-class Handle:
-    """A job that runs in the background."""
-
-    def __init__(self, job: RunningJob, endpoint: Endpoint | None = None) -> None:
-        """Start the thread; the endpoint is closed at its end."""
-        self._job = job
-        self._endpoint = endpoint or Endpoint()
-        serve(job, self._endpoint)
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"penstock-{job.name}", daemon=True)
-        self._thread.start()
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self._job.name
-
-    @property
-    def running(self) -> bool:
-        """True if the job has not ended yet."""
-        return self._thread.is_alive()
-
-    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> JobMetrics:
-        """Stop and wait: what was read is processed and written. ``drain`` also closes windows that are open.
-
-        With ``savepoint`` the last checkpoint is kept by this name.
-
-        Raises:
-            OptionError: the job has no checkpoint_dir, or the name is not one or is taken.
-            UserError: the job stops already, and would not keep the savepoint.
-            PenstockError: the job failed.
-        """
-        self._job.stop(drain=drain, savepoint=savepoint)
-        return self.wait()
-
-    def wait(self, timeout_s: float | None = None) -> JobMetrics:
-        """Wait for the end and return the final metrics.
-
-        Raises:
-            TimeoutError: the job still runs.
-            PenstockError: the job failed; whatever it raised is raised here.
-        """
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            raise TimeoutError(f"job {self.name!r} still runs after {timeout_s} s")
-        if self._error is not None:
-            raise self._error
-        return self.metrics()
-
-    def limit(
-        self,
-        query: str | None = None,
-        *,
-        min_accuracy: float | None = None,
-        max_error: float | None = None,
-        priority: int | None = None,
-        shed: str | None = None,
-        reset: bool = False,
-    ) -> None:
-        """Change minimum accuracy, maximum error or priority of a query, or what sheds load, within a cycle.
-
-        With checkpoints it holds for later runs, too, that go on from these. ``reset`` takes back what was changed
-        before: of the query, or all.
-
-        Raises:
-            OptionError: the job has no control of load, or the query no contract.
-            RetryableError: the change could not be kept; nothing has changed.
-        """
-        self._job.change_limits(limits_of(shed, query, min_accuracy, priority, max_error, reset=reset))
-
-    def rescale(self, operator: str, parallelism: int) -> RescaleSummary:
-        """Let an operator have so many instances, and return once these run.
-
-        On task managers instances come and go while all of it runs, where chains stay. Else the job goes on from a
-        checkpoint with all its state dealt out anew, and stands still meanwhile (docs/how-to/more-than-one-core.md).
-
-        Raises:
-            OptionError: there is no such operator, or it cannot have so many, or the job takes no checkpoints.
-            PenstockError: the job is over, or went on as before.
-        """
-        return self._job.rescale({operator: parallelism})
-
-    def set_memory(self, budgets: Mapping[str, int | str | None]) -> MemorySummary:
-        """Let operators have so many bytes (or ``"128MB"``) for the state of each instance, while they run.
-
-        None gives one the memory of the program back. What is above goes to its pages bit by bit, and nothing stands
-        still. It holds for later runs from the job's checkpoints, too.
-
-        Raises:
-            OptionError: an operator has no state by keys, or it cannot have so little or so much.
-            RetryableError: the change could not be kept; nothing has changed.
-        """
-        return self._job.change_memory(
-            {name: None if size is None else to_bytes(size, f"memory of {name!r}") for name, size in budgets.items()}
-        )
-
-    def metrics(self) -> JobMetrics:
-        """Return a snapshot of the job's metrics."""
-        return self._job.metrics()
-
-    @property
-    def metrics_url(self) -> str | None:
-        """The URL of the metrics while the job runs; None without ``metrics_port``."""
-        return self._job.metrics_url if isinstance(self._job, RemoteJob) else self._endpoint.url
-
-    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
-        """Take a savepoint, wait until it is committed, and return its epoch. The job goes on.
-
-        Raises:
-            OptionError: the job has no checkpoint_dir, or the name is not one or is taken.
-            TimeoutError: it was not committed in time; it may be later.
-            PenstockError: the job is over, or the savepoint could not be written.
-        """
-        return self._job.savepoint(name, timeout_s)
-
-    def _run(self) -> None:
-        try:
-            self._job.run()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._endpoint.close()
-
-
 def located(error: PlanError, where: str) -> PlanError:
     """Return the error with the user's ``file:line`` in its text; as it is if it names a line of that file already."""
     file = where.rpartition(":")[0]
@@ -313,12 +180,6 @@ def _job_plan(job: Job, options: RunOptions) -> JobPlan:
 
 def _warn(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def serve(running: RunningJob, endpoint: Endpoint) -> None:
-    """Let the endpoint serve a job; one whose head is elsewhere is served there."""
-    if not isinstance(running, RemoteJob):
-        endpoint.show(running)
 
 
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:

@@ -11,7 +11,7 @@ from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.metrics import RouteMetrics
 from penstock.engine.jobs.rescale_orders import RescaleRecord
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.control import Limits, QueryLimit, limits_of

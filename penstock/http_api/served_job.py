@@ -6,7 +6,7 @@ from typing import Protocol
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.jobs.status import JobStatus

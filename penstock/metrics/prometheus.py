@@ -197,6 +197,12 @@ FAMILIES = (
         "pause_p99_ms",
         1e3,
     ),
+    MOVES.gauge(
+        "move_last_marker_seconds",
+        "Time that the marker took in the last move that is done, 99th percentile.",
+        "marker_p99_ms",
+        1e3,
+    ),
     CHECKPOINTS.counter("job_restarts", "Restarts after failures.", "restarts"),
     REGION.counter("region_restarts", "Restarts of the tasks that are joined by channels.", "restarts"),
     CHECKPOINTS.counter("checkpoints_begun", "Checkpoints that were begun.", "begun"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import psutil
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import MoveOrder
 from penstock.engine.plan.recut import instances_by_name

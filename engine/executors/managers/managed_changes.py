@@ -8,11 +8,12 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_growth import ManagedGrowth
-from penstock.engine.executors.managers.managed_moves import ManagedMoves, StateBytes
+from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
 from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
+from penstock.engine.moves.held_state import HeldState, StateBytes
 from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.moves.move_orders import MoveTotals
 from penstock.model.execution_graph import ExecutionGraph
@@ -43,6 +44,7 @@ class ManagedChanges:
         self._moves = ManagedMoves(head, deployments, context, state_bytes, self._partitions)
         self._growth = ManagedGrowth(head, deployments, self._moves, self._partitions, context, self._come_to, retired)
         self._others_come_to, self._clock = come_to, context.clock
+        context.moves.held = self._held
 
     @property
     def due_ns(self) -> int | None:
@@ -119,6 +121,9 @@ class ManagedChanges:
     def turn(self) -> Struck | None:
         """Take the next steps that are due; return what strikes the job."""
         return self._partitions.turn() or self._growth.turn() or self._moves.turn()
+
+    def _held(self) -> HeldState:
+        return self._growth.held()
 
     def _come_to(self, graph: ExecutionGraph) -> None:
         self._moves.graph = graph

@@ -1,7 +1,7 @@
 """Instances that come and go while a job on task managers runs, as its head carries it out (docs/design/moves.md 7)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
@@ -15,13 +15,14 @@ from penstock.engine.executors.managers.managed_partitions import ManagedPartiti
 from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
 from penstock.engine.moves.dealt_partitions import PartitionMove, evened, followed
+from penstock.engine.moves.held_state import HeldState
 from penstock.engine.moves.live_changes import LiveChange, live_change, with_tasks, without_gaps
 from penstock.engine.moves.movable import is_source
-from penstock.engine.moves.move_orders import MoveSummary
+from penstock.engine.moves.move_orders import AskedMove, ChangeOrder, MoveCause
 from penstock.engine.moves.spreading import shares, spread
 from penstock.engine.moves.vacating import vacated
 from penstock.engine.moves.wanted_moves import Groups
-from penstock.model.errors import PlanChangedError
+from penstock.model.errors import PlanChangedError, RetryableError
 from penstock.model.execution_graph import ExecutionGraph, Task
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
@@ -49,14 +50,19 @@ class _Change:
     regions: list[frozenset[TaskId]]
     deployments: list[Deployment] = field(default_factory=list)
     awaited: set[tuple[int, str]] = field(default_factory=set)
-    moves: list[tuple[TaskId, Groups]] = field(default_factory=list)
+    moves: list[tuple[AskedMove, TaskId, Groups]] = field(default_factory=list)
     sources: list[Task] = field(default_factory=list)
     partitions: int = 0
     leaving: set[str] = field(default_factory=set)
-    moved: list[MoveSummary] = field(default_factory=list)
+    noted: dict[str, AskedMove] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     vacates: tuple[str, ...] = ()
     epoch: int | None = None
+
+    @property
+    def cause(self) -> MoveCause:
+        """What key groups move for."""
+        return "drain" if self.vacates else "scale" if self.targets else "rescale"
 
 
 class ManagedGrowth:
@@ -96,6 +102,11 @@ class ManagedGrowth:
         self._left = {name for name in self._left if name.rpartition("[")[0] not in names}
         self._used = {task: used for task, used in self._used.items() if task not in tasks}
 
+    def held(self) -> HeldState:
+        """Return what instances have now; from any thread."""
+        ended = not self._passing().isdisjoint(self._moves.ended_instances - self._left)
+        return replace(self._moves.held(), used=dict(self._used), ended=ended)
+
     def begin(self, change: LiveChange | None, done: Callable[[LiveDone], None]) -> ExecutionGraph | None:
         """Begin a change, and return the plan without gaps that it leads to; None: it cannot be while the job runs.
 
@@ -127,7 +138,7 @@ class ManagedGrowth:
         return None
 
     def _vacated(self, managers: Sequence[str], instances: int, done: LiveDone) -> None:
-        groups = sum(move.key_groups for move in done.moves)
+        groups = sum(move.key_groups for move in done.moves.values())
         self._warn(
             f"DRAINED: {', '.join(managers)}, while the job ran: {instances} instances went elsewhere with {groups} "
             f"key groups and {done.partitions} partitions, in {done.took_ms:,.0f} ms"
@@ -148,7 +159,7 @@ class ManagedGrowth:
         regions = list(change.regions())
         self._change = _Change(change, done, _Step.QUIET, now_ns, regions, targets=targets, vacates=vacates)
         self._used |= {task.id: max(task.first_free, self._used.get(task.id, 0)) for task in change.wide.tasks}
-        self._moves.held = True
+        self._moves.is_held = True
         if change.grows:
             self._come_to(change.wide)
             self._checkpoints.hold_barriers(held=True)
@@ -159,7 +170,9 @@ class ManagedGrowth:
         change, running = self._change, self._deployments.graph
         anew = without_gaps(running)
         if change is not None and (tasks is None or not tasks.isdisjoint(change.change.tasks())):
-            anew, self._change, self._moves.held, self._reason = change.change.anew, None, False, None
+            anew, self._change, self._moves.is_held, self._reason = change.change.anew, None, False, None
+            for asked, _, _ in change.moves:
+                asked.answer.set_exception(RetryableError(f"{asked.order.instance} begin anew where they were to go"))
             if tasks is not None and not change.change.tasks() <= tasks:
                 self._reason = "instances of other tasks were to come or go with those that failed"
             if change.change.grows and change.step in (_Step.QUIET, _Step.SINKS, _Step.BUILT, _Step.JOINED):
@@ -310,7 +323,11 @@ class ManagedGrowth:
         weights, graph, places = {}, change.change.after, self._deployments.places()
         if change.targets and not change.vacates:
             weights = {task.id: shares(graph, task, places) for task in graph.tasks}
-        change.moves = change.change.moves(self._moves.owners, weights)
+        names = {task.id: graph.name(task) for task in graph.tasks}
+        for lead, groups in change.change.moves(self._moves.owners, weights):
+            if groups:
+                asked = change.noted[names[lead]] = self._moves.note(ChangeOrder(names[lead], change.cause), groups)
+                change.moves.append((asked, lead, groups))
         change.step = _Step.MOVED
         self._move_on(change)
 
@@ -318,11 +335,9 @@ class ManagedGrowth:
         """Begin the next move, or what follows the last."""
         if not self._moves.is_quiet():
             return
-        while change.moves:
-            lead, groups = change.moves.pop(0)
-            if groups:
-                self._moves.redistribute(lead, groups, change.moved.append)
-                return
+        if change.moves:
+            self._moves.redistribute(*change.moves.pop(0))
+            return
         if change.change.shrinks:
             self._dismiss(change)
         else:
@@ -367,9 +382,10 @@ class ManagedGrowth:
         return False
 
     def _finish(self, change: _Change) -> None:
-        self._change, self._moves.held = None, False
+        self._change, self._moves.is_held = None, False
         took_ms = (self._clock.monotonic_ns() - change.began_ns) / 1e6
-        change.done(LiveDone(tuple(change.moved), took_ms, change.partitions))
+        moved = {task: asked.answer.result() for task, asked in change.noted.items()}
+        change.done(LiveDone(moved, took_ms, change.partitions))
 
     def _passing(self) -> frozenset[str]:
         """Return the instances that read from others; producers that have ended say so to whoever joins them."""

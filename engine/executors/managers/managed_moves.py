@@ -1,7 +1,6 @@
 """Moves of a job on task managers, as its head carries them out: one order at a time, in rounds of some key groups."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.checkpoint.states import TRAVELLING
@@ -16,10 +15,11 @@ from penstock.engine.jobs.adoption import AdoptedDeployment
 from penstock.engine.jobs.attempt import AttemptContext, Struck
 from penstock.engine.moves import move_events as ev
 from penstock.engine.moves.dealt_partitions import PartitionMove, handed_over
+from penstock.engine.moves.held_state import HeldState, StateBytes, planned_bytes
 from penstock.engine.moves.movable import marker_senders, takers, together
 from penstock.engine.moves.move_account import MoveAccount
 from penstock.engine.moves.move_coordinator import MoveCoordinator
-from penstock.engine.moves.move_orders import AskedMove, GroupsOrder, MoveOrder, MoveSummary, MoveTotals
+from penstock.engine.moves.move_orders import AskedMove, ChangeOrder, GroupsOrder, MoveSummary, MoveTotals
 from penstock.engine.moves.round_times import may_begin, rest_ns
 from penstock.engine.moves.source_rates import SourceRates
 from penstock.engine.moves.wanted_moves import (
@@ -34,7 +34,6 @@ from penstock.engine.moves.wanted_moves import (
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import OptionError, PenstockError, RetryableError, WorkerLostError
-from penstock.model.execution_graph import instance_name
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners, moved
@@ -45,9 +44,6 @@ ROUND_NS = 60_000_000_000
 NO_CHECKPOINTS = (
     "a job without checkpoints does not move: one that fails meanwhile would be lost. Run it with checkpoint_dir=..."
 )
-
-
-StateBytes = Callable[[str | None, Collection[str]], int]
 
 
 @dataclass(slots=True)
@@ -103,7 +99,7 @@ class ManagedMoves:
             context.resources.callback(self._orders.close, over)
         self._routes = ManagedRoutes(head, deployments, context, lambda: self.graph)
         self._coordinator = MoveCoordinator()
-        self.held = False
+        self.is_held = False
         """Whether no order is taken up."""
         self.owners: dict[TaskId, Owners] = {}
         """Who has the key groups of each task that is up."""
@@ -146,16 +142,19 @@ class ManagedMoves:
         """Return whether nothing moves, and nothing is about to."""
         return self._order is None and self._coordinator.moving is None and self._partitions.is_quiet()
 
-    def redistribute(self, lead: TaskId, groups: Groups, done: Callable[[MoveSummary], None]) -> None:
-        """Begin to move key groups of the tasks that move with one, as nothing moves; ``done`` hears what it took.
+    def note(self, order: ChangeOrder, groups: Groups) -> AskedMove:
+        """Note a move that a change is made of, for whoever looks at what moves; see `redistribute`."""
+        return self._orders.note(order, len(groups))
 
-        If the tasks are taken down before, it is not called.
-        """
-        name = next(self.graph.name(task) for task in self.graph.tasks if task.id == lead)
-        asked, now_ns = AskedMove(0, MoveOrder(f"key groups of {name!r}", "its instances")), self._clock.monotonic_ns()
-        asked.progress = 0, len(groups)
-        asked.answer.add_done_callback(lambda answer: None if answer.exception() else done(answer.result()))
-        self._begin(asked, WantedMove(lead, groups), now_ns)
+    def redistribute(self, asked: AskedMove, lead: TaskId, groups: Groups) -> None:
+        """Begin a move that was noted: of key groups of the tasks that move with one, as nothing moves."""
+        asked.begun = True
+        self._begin(asked, WantedMove(lead, groups), self._clock.monotonic_ns())
+
+    def held(self) -> HeldState:
+        """Return what instances have now; from any thread."""
+        places = self._deployments.places()
+        return HeldState(self.graph, dict(self.owners), places, self._state_bytes, self._ns_per_byte)
 
     def adopted(self, deployments: Iterable[AdoptedDeployment], restored: RestoredState | None) -> None:
         """Instances of another head go on, with the owners that the task managers know of since."""
@@ -190,7 +189,7 @@ class ManagedMoves:
         if reroute is None:
             if self._order is not None:
                 self._go_on(self._order, now_ns)
-            elif not self.held and self._partitions.is_quiet() and (asked := self._orders.take()) is not None:
+            elif not self.is_held and self._partitions.is_quiet() and (asked := self._orders.take()) is not None:
                 self._take(asked, now_ns)
             return None
         if now_ns < self._round_ns + ROUND_NS:
@@ -227,6 +226,8 @@ class ManagedMoves:
         order = asked.order
         try:
             places = self._deployments.places()
+            # Those of changes are noted and never wait.
+            assert not isinstance(order, ChangeOrder)
             if isinstance(order, GroupsOrder):
                 wanted = wanted_groups(self.graph, self.owners, order)
             elif (reads := wanted_handover(self.graph, places, self.ended_instances, order)) is not None:
@@ -241,9 +242,9 @@ class ManagedMoves:
         self._begin(asked, wanted, now_ns)
 
     def _begin(self, asked: AskedMove, wanted: WantedMove, now_ns: int) -> None:
-        planned = self._planned_bytes(wanted)
-        planned_ms = None if self._ns_per_byte is None or not planned else planned * self._ns_per_byte / 1e6
-        account = MoveAccount(now_ns, planned, planned_ms)
+        held = self.held()
+        planned = sum(planned_bytes(held, wanted.lead, wanted.groups).values())
+        account = MoveAccount(now_ns, int(planned), held.planned_ms(planned))
         self._order = _Order(asked, wanted.lead, wanted.groups, account, self._begun())
         self._go_on(self._order, now_ns)
 
@@ -274,19 +275,6 @@ class ManagedMoves:
     def _refuse(self, asked: AskedMove, error: PenstockError) -> None:
         asked.answer.set_exception(error)
         self._warn(f"NOT MOVED: {error}")
-
-    def _planned_bytes(self, wanted: WantedMove) -> int:
-        """Return about how much state is given, by all tasks that move together."""
-        places, owners = self._deployments.places(), self.owners[wanted.lead]
-        planned, by_giver = 0.0, Counter(giver for _, giver, _ in wanted.groups)
-        for task in takers(self.graph, together(self.graph, wanted.lead)):
-            operators = {self.graph.node(operator).name for operator in task.operators}
-            for number, groups in by_giver.items():
-                manager = places.get(instance_name(self.graph.name(task), number))
-                here = sum(places.get(name) == manager for name in self.graph.instances(task))
-                share = groups / int((owners == number).sum())
-                planned += self._state_bytes(manager, operators) * share / max(here, 1)
-        return int(planned)
 
     def _begun(self) -> int:
         assert self._checkpoints is not None

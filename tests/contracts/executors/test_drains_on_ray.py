@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.heads import find_head
-from penstock.commands.running_managers import ByName, drained, place_on
+from penstock.cluster.job_by_name import ByName
 from penstock.dsl.job import Handle
+from penstock.runs.steering import drained, place_on
 from tests.contracts.executors.metered import ROWS, MeteredJob, until
 from tests.contracts.executors.test_head_actor_acts import kill_head
 from tests.contracts.executors.test_moves import read
@@ -35,7 +36,7 @@ def test_nothing_begins_anew_until_a_head_is_lost(tmp_path: Path, on_ray: RayClu
     assert restarts(handle) == 0
     assert any("DRAINED: tm-0, while the job ran" in line for line in named.head.report(0).lines)
     until(lambda: len(on_ray.task_managers()) == 1, handle)
-    assert len(place_on(named, 2, quiet=True).live) == 2
+    assert len(place_on(named, 2).live) == 2
     read(job, handle, 2_600)
     # The plan that runs has gaps in its numbers, and that of the job has none: the head that follows builds all anew.
     kill_head(named.head)

@@ -8,9 +8,10 @@ import pytest
 
 import penstock as ps
 from penstock.cluster.heads import Head, HeadAwayError, find_head
-from penstock.commands.running_managers import ByName, drained, place_on
+from penstock.cluster.job_by_name import ByName
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, RetryableError, UserError
+from penstock.runs.steering import drained, place_on, rescaled
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
 from tests.contracts.executors.test_memory import LITTLE, check, give, held, keeping
 from tests.contracts.executors.test_memory import ROWS as KEPT_ROWS
@@ -73,10 +74,14 @@ def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     handle = job.start(executor="ray", task_managers=2, parallelism=2)
     job.give(1_000)
     until(lambda: handle.metrics().source_rows == PARTITIONS * 1_000, handle)
-    preview = find_head("metered").preview_rescale({"per second": 3})
+    preview = handle.preview_rescale("per second", 3)
     assert preview.before == {"per second": 2, "windows": 2} and preview.after == {"per second": 3, "windows": 3}
-    summary = handle.rescale("per second", 3)
-    assert summary.after == preview.after and summary.key_groups_moved > 0
+    said: list[str] = []
+    summary = rescaled(ByName(find_head("metered")), {"per second": 3}, said.append)
+    assert summary.after == preview.after and summary.key_groups_moved == preview.key_groups_moved > 0
+    assert {move.cause for move in handle.moves()} == {"rescale"} and summary.moves
+    assert all(line.endswith("key groups have moved") for line in said)
+    assert "per second -> windows[2]" in handle.places() and len(handle.task_managers().live) == 2
     with pytest.raises(OptionError, match="there is no operator 'per hour'"):
         handle.rescale("per hour", 3)
     head = find_head("metered")
@@ -125,7 +130,7 @@ def test_task_managers_come_and_go_by_name(tmp_path: Path, on_ray: RayCluster) -
     job.give(1_000)
     until(lambda: handle.metrics().source_rows == PARTITIONS * 1_000, handle)
     named = ByName(find_head("metered"))
-    assert place_on(named, 2, quiet=True).live == ("tm-0", "tm-1")
+    assert place_on(named, 2).live == ("tm-0", "tm-1")
     until(lambda: len(on_ray.task_managers()) == 2, handle)
     assert drained(named, "tm-0").live == ("tm-1",)
     with pytest.raises(OptionError, match="'tm-1' is the only task manager"):

@@ -18,11 +18,26 @@ def test_nothing_begins_anew(tmp_path: Path) -> None:
     job.give(0)
     handle = job.start(**PROCESSES, parallelism=2)
     read(job, handle, 800)
+    foreseen = handle.preview_rescale("per second", 3)
     summary = handle.rescale("per second", 3)
     assert (summary.before, summary.after) == ({"per second": 2, "windows": 2}, {"per second": 3, "windows": 3})
     assert summary.live and (summary.epoch, summary.stopped_ms) == (0, 0.0)
     assert 0 < summary.key_groups_moved < summary.key_groups
+    assert (foreseen.key_groups_moved, foreseen.key_groups) == (summary.key_groups_moved, summary.key_groups)
+    assert {move.taker for move in foreseen.moves} == {"per second -> windows[2]"}
+    # What has moved is told of the change, of the job, and among its moves.
+    ((task, move),) = summary.moves.items()
+    assert task == "per second -> windows" and move.key_groups == summary.key_groups_moved
+    assert move.state_bytes > 0 and move.pause_ms[1] > 0 and move.marker_ms[1] > 0
+    (record,) = handle.moves()
+    assert (record.cause, record.instance, record.state) == ("rescale", f"key groups of {task!r}", "done")
+    assert (record.moved_key_groups, record.summary) == (record.key_groups, move)
+    totals = handle.metrics().moves
+    assert totals is not None and (totals.done, totals.state_bytes) == (1, move.state_bytes)
+    assert totals.marker_p99_ms == move.marker_ms[1]
     read(job, handle, 1_600)
+    foreseen = handle.preview_rescale("per key", 5)
+    assert foreseen.planned_bytes == 0 or foreseen.planned_ms is not None
     assert handle.rescale("per key", 5).live
     read(job, handle, 2_400)
     assert handle.rescale("per key", 3).live

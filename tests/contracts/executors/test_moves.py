@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from penstock.dsl.job import Handle
-from penstock.engine.jobs.recovery import RecoveringJob
-from penstock.engine.moves.move_orders import MoveOrder, MoveSummary
-from tests.contracts.executors.metered import LONG_S, PARTITIONS, ROWS, MeteredJob, task_managers, until
+from penstock.dsl.handle import Handle
+from penstock.engine.moves.move_orders import MoveSummary
+from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task_managers, until
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.ways import PROCESSES
 
@@ -15,12 +14,10 @@ KEYED = ("per second", "per key")
 
 def move(handle: Handle, operator: str, number: int) -> MoveSummary:
     """Move what an instance of an operator has to the other task manager, and wait until it is there."""
-    job = handle._job
-    assert isinstance(job, RecoveringJob)
-    places = {name: place for name, place in job.places().items() if name.startswith(operator)}
+    places = {name: place for name, place in handle.places().items() if name.startswith(operator)}
     (giver,) = (name for name in places if name.endswith(f"[{number}]"))
     (other,) = {*places.values()} - {places[giver]}
-    return job.moves.ask(MoveOrder(giver, other)).answer.result(LONG_S)
+    return handle.move(giver, other)
 
 
 def read(job: MeteredJob, handle: Handle, rows: int) -> None:

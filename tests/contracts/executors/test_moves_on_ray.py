@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.heads import find_head
-from penstock.commands.running_managers import ByName
-from penstock.commands.running_move import await_move
+from penstock.cluster.job_by_name import ByName
 from penstock.engine.core.failpoint_settings import VARIABLE
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
 from penstock.model.errors import RetryableError, UserError
+from penstock.runs.steering import await_move
 from tests.contracts.executors.metered import LONG_S, PARTITIONS, ROWS, MeteredJob, until
 from tests.contracts.executors.test_head_actor_acts import is_adopted, kill_head
 from tests.contracts.executors.test_moves import read
@@ -24,7 +24,7 @@ def moved(job: ByName, instance: str) -> MoveRecord:
     """Move what an instance has to the other task manager, and wait until it is there."""
     for manager in job.known().live:
         try:
-            return await_move(job, job.move(instance, manager), quiet=True)
+            return await_move(job, job.move(instance, manager))
         except UserError as error:
             if f"is at '{manager}' already" not in str(error):
                 raise

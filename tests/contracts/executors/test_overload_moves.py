@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 
 import penstock as ps
-from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.state.keys.batch_keys import KeyCodec
 from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_overload import DATED, Peak, _PeakReader
@@ -85,10 +84,8 @@ def test_the_instance_of_the_lower_priority_moves_and_is_seen_to_have_moved(tmp_
         action_log=log,
         **PROCESSES,
     )
-    running = handle._job
-    assert isinstance(running, RecoveringJob)
-    until(lambda: any(move.state == "done" for move in running.moves.records()), handle)
-    (moved,) = (move for move in running.moves.records() if move.state == "done")
+    until(lambda: any(move.state == "done" for move in handle.moves()), handle)
+    (moved,) = (move for move in handle.moves() if move.state == "done")
     assert moved.instance.startswith("cheap")
 
     def results() -> list[dict[str, Any]]:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.recovery import RecoveringJob
-from penstock.engine.jobs.rescaling import RescalePreview
 from penstock.engine.plan.recut import instances_by_name
 from penstock.model.errors import OptionError, UserError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
@@ -21,10 +20,6 @@ def running(handle: Handle) -> RecoveringJob:
     job = handle._job
     assert isinstance(job, RecoveringJob)
     return job
-
-
-def preview(handle: Handle, operator: str, parallelism: int) -> RescalePreview:
-    return running(handle).preview_rescale({operator: parallelism})
 
 
 def read(job: MeteredJob, handle: Handle, rows: int) -> None:
@@ -93,10 +88,10 @@ def test_what_cannot_be_is_refused_and_the_job_runs_on(tmp_path: Path) -> None:
         ("per key", 9, "cannot have 9 instances: the job has 8 key groups"),
         ("per key", 2, "nothing would change: 'per key' has 2 instances already"),
     ):
-        for ask in (handle.rescale, lambda *wanted: preview(handle, *wanted)):
+        for ask in (handle.rescale, handle.preview_rescale):
             with pytest.raises(OptionError, match=sentence):
                 ask(operator, parallelism)
-    shown = preview(handle, "per key", 4)
+    shown = handle.preview_rescale("per key", 4)
     assert shown.before == {"per key": 2, "totals": 2} and shown.after == {"per key": 4, "totals": 4}
     assert shown.state_bytes > 0 and (shown.key_groups_moved, shown.key_groups) == (4, 16)
     counted = handle.metrics().checkpoints

@@ -8,9 +8,8 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.metrics import RouteMetrics
-from penstock.engine.jobs.recovery import RecoveringJob
 from tests.contracts.executors.metered import PARTITIONS, ROWS, Metered, MeteredJob, task_managers, until
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.ways import PROCESSES
@@ -26,12 +25,6 @@ def start(job: MeteredJob, way: Mapping[str, Any]) -> Handle:
     handle = made.start("routed", **job._options({**way, "parallelism": 2, "batch_rows": 50}))
     until(lambda: bool(handle.metrics().routes), handle)
     return handle
-
-
-def running(handle: Handle) -> RecoveringJob:
-    job = handle._job
-    assert isinstance(job, RecoveringJob)
-    return job
 
 
 def route(handle: Handle) -> RouteMetrics:
@@ -54,21 +47,21 @@ def change_shares(folder: Path, way: Mapping[str, Any]) -> None:
     job.give(0)
     handle = start(job, way)
     assert share_of_the_first(job, handle, 500) == pytest.approx(0.5, abs=0.2)
-    assert running(handle).route("spread", [3, 1]) == {"spread": (0.75, 0.25)}
+    assert handle.route("spread", [3, 1]) == {"spread": (0.75, 0.25)}
     until(lambda: route(handle).shares == (0.75, 0.25), handle)
     assert share_of_the_first(job, handle, 1_500) == pytest.approx(0.75, abs=0.15)
-    running(handle).route("all", [0, 1])
+    handle.route("all", [0, 1])
     until(lambda: route(handle).shares == (0.0, 1.0), handle)
     assert share_of_the_first(job, handle, 2_500) == 0
     with pytest.raises(ps.OptionError, match="nothing comes to 'per key' that may go to any"):
-        running(handle).route("per key", [1, 1])
-    running(handle).route("spread", [])
+        handle.route("per key", [1, 1])
+    handle.route("spread", [])
     until(lambda: route(handle).shares == (), handle)
     job.give(ROWS)
     handle.wait()
     job.check()
     with pytest.raises(ps.OptionError, match="job 'routed' is over"):
-        running(handle).route("spread", [1, 1])
+        handle.route("spread", [1, 1])
 
 
 @pytest.mark.parametrize("way", WAYS, ids=("embedded", "processes"))
@@ -80,7 +73,7 @@ def test_they_hold_when_a_task_manager_is_lost(tmp_path: Path) -> None:
     job = MeteredJob(tmp_path)
     job.give(0)
     handle = start(job, PROCESSES)
-    running(handle).route("spread", [1, 0])
+    handle.route("spread", [1, 0])
     until(lambda: route(handle).shares == (1.0, 0.0), handle)
     job.give(1_000)
     until(lambda: sum(route(handle).rows) == PARTITIONS * 1_000, handle)

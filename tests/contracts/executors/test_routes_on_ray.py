@@ -6,7 +6,7 @@ import pytest
 
 import penstock as ps
 from penstock.cluster.heads import find_head
-from penstock.commands.running_managers import ByName
+from penstock.cluster.job_by_name import ByName
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
 from tests.contracts.executors.test_head_actor_acts import is_adopted, kill_head
 from tests.contracts.executors.test_recovery import kill

@@ -7,7 +7,6 @@ import pytest
 
 import penstock as ps
 from penstock.commands.running_managers import OverHttp
-from penstock.commands.running_move import await_move
 from penstock.engine.executors.managers import handover_parcel
 from penstock.engine.executors.managers.held_moves import UNDER_WAY, HeldMoves
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
@@ -19,6 +18,7 @@ from penstock.jobs_client.address import parse_address
 from penstock.jobs_client.client import JobClient
 from penstock.model.errors import UserError
 from penstock.runs.own_token import own_token
+from penstock.runs.steering import await_move
 from penstock.state.tables.image import StoreDump
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
 from tests.engine.executors.test_simulated_moves import IN_MEMORY, MOVING, SMALL, end_steps_early
@@ -138,17 +138,17 @@ def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path) -> Non
     keyed = [name for name in places if name.startswith("per ")]
     for name in keyed:
         other = "tm-1" if places[name] == "tm-0" else "tm-0"
-        record = await_move(job_there, client.move(name, other), quiet=True)
+        record = await_move(job_there, client.move(name, other))
         assert record.summary is not None
         assert record.moved_key_groups == record.key_groups == record.summary.key_groups > 0
         assert record.summary.state_bytes > 0 and record.summary.rounds > 1
         job.give(600)
     source = next(name for name in places if name.startswith("numbers"))
     other = "tm-1" if places[source] == "tm-0" else "tm-0"
-    record = await_move(job_there, client.move(source, other), quiet=True)
+    record = await_move(job_there, client.move(source, other))
     assert record.summary is not None and record.summary.partitions == PARTITIONS // 2
     with pytest.raises(UserError, match="reads nothing"):
-        await_move(job_there, client.move(source, other), quiet=True)
+        await_move(job_there, client.move(source, other))
     assert client.status().restarts == 0
     handle.savepoint("after", 60)
     job.give(ROWS)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.moves.move_account import MoveAccount
-from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveTotals
+from penstock.engine.moves.move_orders import ChangeOrder, MoveOrder, MoveOrders, MoveSummary, MoveTotals
 from penstock.engine.moves.source_rates import SourceRates
 from penstock.model.errors import RetryableError
 
@@ -66,4 +66,21 @@ def test_totals_count_what_has_ended() -> None:
     account.round_is_over(4 * MS)
     first.answer.set_result(account.summary(4 * MS, SourceRates()))
     second.answer.set_exception(RetryableError("lost"))
-    assert orders.totals() == MoveTotals(1, 1, 5, 77, 4.0, 3.0)
+    assert orders.totals() == MoveTotals(1, 1, 5, 77, 4.0, 3.0, 1e-6)
+    # Partitions have neither pauses nor markers.
+    orders.ask(MoveOrder("source[0]", "tm-1")).answer.set_result(MoveSummary(0, 0, 0, 1.0, 0.0, 0.0, partitions=2))
+    assert orders.totals() == MoveTotals(2, 1, 5, 77, 5.0, 3.0, 1e-6)
+
+
+def test_moves_of_a_change_are_told_and_counted_as_those_are_that_were_asked_for() -> None:
+    orders = MoveOrders()
+    asked = orders.note(ChangeOrder("count", "drain"), 5)
+    assert orders.take() is None
+    (record,) = orders.records()
+    assert (record.instance, record.task_manager, record.cause) == ("key groups of 'count'", "its instances", "drain")
+    assert (record.number, record.state, record.moved_key_groups, record.key_groups) == (1, "waiting", 0, 5)
+    asked.begun, asked.progress = True, (3, 5)
+    assert [(item.state, item.moved_key_groups) for item in orders.records()] == [("moving", 3)]
+    asked.answer.set_result(MoveSummary(5, 1, 77, 4.0, 4.0, 4.0, pause_ms=(1.0, 2.0), marker_ms=(0.5, 0.7)))
+    assert orders.totals() == MoveTotals(1, 0, 5, 77, 4.0, 2.0, 0.7)
+    assert [item.state for item in orders.records()] == ["done"]

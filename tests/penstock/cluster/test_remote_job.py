@@ -9,6 +9,7 @@ from penstock.cluster.job_order import HeadReport, HeadState, StopOrder
 from penstock.cluster.remote_job import AWAY_S, RemoteJob
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.jobs.metrics import no_metrics
+from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveRecord, MoveSummary
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, UserError, WorkerLostError
 
@@ -159,3 +160,38 @@ def test_a_stop_that_the_head_refuses_is_raised_at_the_end() -> None:
 
 def assert_true(condition: bool) -> None:
     assert condition
+
+
+class Steered(Head):
+    """A head whose task managers and moves are those of a test."""
+
+    job = "shop"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders_of_moves = MoveOrders()
+        self.orders_of_moves.open()
+
+    def move(self, instance: str, task_manager: str) -> int:
+        asked = self.orders_of_moves.ask(MoveOrder(instance, task_manager))
+        if instance == "count[0]":
+            asked.answer.set_result(MoveSummary(7, 1, 900, 3.0, 3.0, 3.0))
+        else:
+            asked.answer.set_exception(OptionError("there is no such instance"))
+        return asked.number
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        return self.orders_of_moves.records()
+
+    def places(self) -> dict[str, str]:
+        return {"count[0]": "tm-0"}
+
+
+def test_a_driver_has_state_moved_and_hears_what_that_took() -> None:
+    job = RemoteJob("shop", Steered())
+    assert job.places() == {"count[0]": "tm-0"}
+    assert job.move("count[0]", "tm-1").state_bytes == 900
+    with pytest.raises(UserError, match=r"count\[9\] has not moved: there is no such instance"):
+        job.move("count[9]", "tm-1")
+    assert [record.state for record in job.steered.moves()] == ["done", "failed"]
+    assert job.steered.name() == "shop"

@@ -1,27 +1,45 @@
 """The commands that change a running job: what they wait for, and what they print."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from penstock.commands.running_managers import drained, place_on, print_managers
+from penstock.commands.running_managers import OverHttp, print_managers
 from penstock.commands.running_memory import print_memory, read_budgets
-from penstock.commands.running_rescale import await_rescale, print_preview, print_rescale
-from penstock.dsl.job import Handle
+from penstock.commands.running_move import print_move
+from penstock.commands.running_rescale import print_preview, print_rescale
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.manager_orders import ManagerOrders, TaskManagers
+from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleRecord, RescaleSummary
+from penstock.engine.jobs.rescale_preview import PlannedMove, RescalePreview
+from penstock.engine.moves.move_orders import ChangeOrder, MoveCause, MoveOrders, MoveRecord, MoveSummary
 from penstock.jobs_client.address import parse_address
 from penstock.jobs_client.client import JobClient
 from penstock.model.errors import OptionError, UserError
+from penstock.runs.steering import drained, place_on, rescaled
 from tests.penstock.http_api.served_jobs import ACTION_TOKEN
 from tests.penstock.recovery.checkpoint_jobs import running
 
+SUMMARY = RescaleSummary({"count": 1}, {"count": 2}, 0, 40, 100, 7.0, 0.0, True)
+MOVED = MoveSummary(
+    40, 3, 4_000_000, 900.0, 200.0, 310.0, 12, (3.0, 20.0), (1.0, 2.5), planned_bytes=3_000_000, planned_ms=1_100.0
+)
+
 
 class Pool:
-    """A job whose task managers come one at each look, are warm at the next, and go when they are looked at."""
+    """A job whose task managers come one at each look, are warm at the next, and go when they are looked at.
 
-    def __init__(self, *live: str) -> None:
+    Of what moves ten of forty key groups have at each look.
+    """
+
+    def __init__(self, *live: str, states: tuple[Literal["moving", "checkpointing", "restarting"], ...] = ()) -> None:
+        self._states, self._looks = states, 0
+        self._orders_of_moves, self._rescales = MoveOrders(), RescaleOrders()
+        self._rescales.open(lambda: None)
+        self._orders_of_moves.note(ChangeOrder("before", "drain"), 9).progress = (9, 9)
         self._orders = ManagerOrders()
         self._orders.open(lambda: None)
         self._there = TaskManagers(len(live), live, warm=live)
@@ -49,22 +67,43 @@ class Pool:
         return self._orders.resize(count)
 
     def drain(self, name: str) -> TaskManagers:
+        self._begin("drain")
         return self._orders.drain(name)
 
-    def place_anew(self) -> None:
+    def ask_rescale(self, parallelism: Mapping[str, int]) -> int:
         self.placed += 1
+        self._begin("rescale" if parallelism else "scale")
+        return self._rescales.ask(parallelism).number
+
+    def rescales(self) -> tuple[RescaleRecord, ...]:
+        asked = self._rescales._all[-1]
+        if self._looks < len(self._states):
+            asked.state = self._states[self._looks]
+        elif not asked.answer.done():
+            asked.answer.set_result(SUMMARY)
+        self._looks += 1
+        return self._rescales.records()
+
+    def moves(self) -> tuple[MoveRecord, ...]:
+        asked = self._orders_of_moves._all[-1]
+        moved, of = asked.progress
+        asked.progress = min(moved + 10, of), of
+        return self._orders_of_moves.records()
+
+    def _begin(self, cause: MoveCause) -> None:
+        self._orders_of_moves.note(ChangeOrder("count", cause), 40)
 
 
 def test_task_managers_are_waited_for_and_instances_placed_on_them(capsys: pytest.CaptureFixture[str]) -> None:
     pool = Pool("tm-0")
-    there = place_on(pool, 3, quiet=False)
+    said: list[str] = []
+    there = place_on(pool, 3, said.append)
     assert there.live == ("tm-0", "tm-1", "tm-2") and pool.placed == 1
     print_managers("shop", there, as_json=False)
-    out, err = capsys.readouterr()
-    assert err.splitlines()[-1] == "3 of 3 task managers are there"
-    assert out == "shop has 3 task managers: tm-0, tm-1, tm-2\n"
+    assert said == ["2 of 3 task managers are there", "3 of 3 task managers are there"]
+    assert capsys.readouterr().out == "shop has 3 task managers: tm-0, tm-1, tm-2\n"
     # Those that came last go, and nothing is placed anew.
-    assert place_on(pool, 1, quiet=True).live == ("tm-0",) and pool.placed == 1
+    assert place_on(pool, 1).live == ("tm-0",) and pool.placed == 1
     with pytest.raises(OptionError, match="only task manager"):
         drained(pool, "tm-0")
 
@@ -79,6 +118,54 @@ def test_one_is_drained_and_gone(capsys: pytest.CaptureFixture[str]) -> None:
         "leaving": [],
         "warm": ["tm-1"],
     }
+
+
+def test_it_is_said_how_far_a_drain_and_a_rescale_are() -> None:
+    said: list[str] = []
+    drained(Pool("tm-0", "tm-1"), "tm-0", said.append)
+    assert said == ["tm-0 leaves: others take over what it hosts", "10 of 40 key groups have moved"]
+    said.clear()
+    pool = Pool("tm-0", states=("moving", "moving", "checkpointing", "checkpointing", "restarting"))
+    assert rescaled(pool, {"count": 2}, said.append) is SUMMARY
+    assert [line for line in said if "key groups" not in line] == [
+        "it begins anew, once a checkpoint is committed",
+        "its instances begin anew",
+    ]
+    assert said[:2] == ["10 of 40 key groups have moved", "20 of 40 key groups have moved"]
+
+
+def test_what_a_move_took_is_told_beside_what_was_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    took = (
+        "40 key groups in 12 buckets with 4.0 MB (3.0 MB expected) in 0.900 s (1.100 s expected), 3 rounds of 200.0 ms "
+        "(p99 310.0 ms); keys paused 3.0 ms (p99 20.0 ms), the marker took 1.0 ms (p99 2.5 ms)\n"
+    )
+    print_move(MoveRecord(1, "count[0]", "tm-1", "done", 40, 40, None, MOVED), as_json=False)
+    assert capsys.readouterr().out == f"count[0] has moved to tm-1: {took}"
+    live = RescaleSummary({"count": 1}, {"count": 2}, 0, 40, 100, 950.0, 0.0, True, moves={"count -> out": MOVED})
+    print_rescale("shop", live, as_json=False)
+    assert capsys.readouterr().out == (
+        "shop has 2 instances of 'count' (before 1): 40 of 100 key groups moved in 0.950 s, while it ran\n"
+        f"  count -> out: {took}"
+    )
+
+
+def test_what_would_move_is_told_and_how_long_if_that_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    moves = (PlannedMove("count[0]", "count[1]", 40, 3_000_000),)
+    known = RescalePreview(
+        {"count": 1}, {"count": 2}, 40, 100, 9, None, moves=moves, planned_bytes=3_000_000, planned_ms=1_100.0
+    )
+    print_preview("shop", known, as_json=False)
+    assert capsys.readouterr().out == (
+        "shop would have 2 instances of 'count' (before 1): 40 of 100 key groups would move, with about 3.0 MB of "
+        "state, while it runs, in about 1.100 s\n  40 key groups, about 3.0 MB: count[0] to count[1]\n"
+    )
+    unknown = RescalePreview({"count": 1}, {"count": 2}, 40, 100, 9, None, moves=moves, sources=("rows",))
+    print_preview("shop", unknown, as_json=False)
+    said = capsys.readouterr().out
+    assert "no move before tells how long that takes; partitions of 'rows' are dealt out anew" in said
+    anew = RescalePreview({"count": 1}, {"count": 2}, 40, 100, 9, 70.0, "it is single", 400.0)
+    print_preview("shop", anew, as_json=False)
+    assert "stand still while its instances begin with 9 B of state (0.400 s the last time)" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -100,16 +187,17 @@ def test_parallelism_changes_and_is_told(handle: Handle, capsys: pytest.CaptureF
     assert said in capsys.readouterr().out
     print_preview(answer.job, answer.preview, as_json=True)
     assert json.loads(capsys.readouterr().out)["after"] == {"per item": 2, "out": 2}
-    number = client.rescale({"per item": 2}).number
-    assert number is not None
-    summary = await_rescale(client, number)
+    lines: list[str] = []
+    summary = rescaled(OverHttp(client), {"per item": 2}, lines.append)
+    # A look may come late.
+    assert set(lines) <= {"it begins anew, once a checkpoint is committed", "its instances begin anew"}
     print_rescale("items", summary, as_json=False)
     said = capsys.readouterr().out
     assert "with 2 instances of 'per item' (before 1), 2 instances of 'out' (before 1): 64 of 128 key groups" in said
     print_rescale("items", summary, as_json=True)
     assert json.loads(capsys.readouterr().out)["key_groups_moved"] == 64
-    with pytest.raises(UserError, match="knows nothing of change 7"):
-        await_rescale(client, 7)
+    with pytest.raises(UserError, match="nothing would change: 'per item' has 2 instances already"):
+        rescaled(OverHttp(client), {"per item": 2})
 
 
 def test_memory_changes_and_is_told(handle: Handle, capsys: pytest.CaptureFixture[str]) -> None:

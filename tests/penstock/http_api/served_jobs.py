@@ -10,7 +10,7 @@ import penstock as ps
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.rescale_orders import RescaleOrders
-from penstock.engine.jobs.rescaling import RescalePreview
+from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.route_orders import RouteOrders
 from penstock.engine.jobs.running_limits import RunningLimits
 from penstock.engine.jobs.running_memory import MemorySummary

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 import penstock as ps
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, no_metrics
+from penstock.engine.moves.move_orders import MoveTotals
 from penstock.http_api.server import ApiEndpoint
 from penstock.metrics.prometheus import FAMILIES, exposition
 from penstock.runs.own_token import token_folder
@@ -143,3 +144,18 @@ def test_operators_of_the_same_name_are_added_up() -> None:
     )
     (found,) = parse_metrics(exposition(lambda: replace(no_metrics("job"), instances=twice)).decode()).instances
     assert (found.time.busy_ns, found.watermark_us, found.waiting_bytes) == (3_000, 1, 15)
+
+
+def test_moves_are_counted_with_the_pause_and_the_marker_of_the_last() -> None:
+    moves = MoveTotals(3, 1, 40, 5_000, 2_500.0, 30.0, 4.0)
+    lines = exposition(lambda: replace(no_metrics("job"), moves=moves)).decode().splitlines()
+    said = {line.split("{")[0]: float(line.rpartition(" ")[2]) for line in lines if line.startswith("penstock_move")}
+    assert said == {
+        "penstock_moves_done_total": 3.0,
+        "penstock_moves_failed_total": 1.0,
+        "penstock_moves_key_groups_total": 40.0,
+        "penstock_moves_state_bytes_total": 5_000.0,
+        "penstock_moves_seconds_total": 2.5,
+        "penstock_move_last_pause_seconds": 0.03,
+        "penstock_move_last_marker_seconds": 0.004,
+    }
