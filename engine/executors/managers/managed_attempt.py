@@ -221,8 +221,8 @@ class ManagedAttempt(Attempt):
         if self._last is not None:
             return self._last
         merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
-        shedding, scaling, moves = control.shedding_status(), control.scaling_status(), self._moving.totals()
-        return replace(merged, shedding=shedding, scaling=scaling, moves=moves)
+        shown = replace(merged, shedding=control.shedding_status(), scaling=control.scaling_status())
+        return self._moving.shown(shown, self._deployments.places())
 
     @property
     def graph(self) -> ExecutionGraph:

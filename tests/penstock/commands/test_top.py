@@ -25,6 +25,7 @@ from penstock.engine.jobs.metrics import (
     StateMetrics,
     no_metrics,
 )
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.jobs_client.client import JobClient
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
@@ -58,7 +59,7 @@ def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
         "1 committed, 0 given up  epoch 1",
         "per item",
         "orders",
-        "held back",
+        "held",
     ):
         assert said in out, out
 
@@ -102,6 +103,36 @@ def test_where_nothing_answers_it_says_what_to_do(command: Command) -> None:
         taken.bind(("127.0.0.1", 0))
         code, _, err = command(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert code == 1 and "penstock run --metrics-port" in err
+
+
+def test_places_key_groups_and_what_moves_fit_on_a_terminal_of_80_columns() -> None:
+    time = TimeSpent(75, 0, 0, 0, 25)
+    names = ("per hour -> hourly", "rows of every shop -> parsed -> cleaned")
+    metrics = replace(
+        no_metrics("sales"),
+        instances=(
+            InstanceMetrics(names[0], 0, time, None, 2_000_000, "tm-0", 86),
+            InstanceMetrics(names[0], 1, time, None, 2_000_000, "tm-1", 42),
+            InstanceMetrics(names[1], 1, time, None, 2_000_000, "caller"),
+        ),
+        change=ChangeUnderWay(f"{names[0]} from 1 to 2 instances", "key groups have moved", names[0], 42, 64),
+    )
+    text = io.StringIO()
+    Console(file=text, width=80, markup=False).print(top_view.view(metrics, JobRates(None, metrics)))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert "under way: per hour -> hourly from 1 to 2 instances: 42 of 64 key groups of per" in lines
+    rows = {" ".join(line.split()) for line in lines}
+    share = "75% 0% 0% 25% 0% 2.0 MB"
+    assert {f"{names[0]}[0] tm-0 86 {share}", f"{names[0]}[1] tm-1 42 {share}"} <= rows, text.getvalue()
+    assert any(row.endswith(f"caller - {share}") for row in rows), text.getvalue()
+    data = top_view.view_data(metrics, JobRates(None, metrics))
+    assert [(item["task_manager"], item["key_groups"]) for item in data["instances"]] == [
+        ("tm-0", 86),
+        ("tm-1", 42),
+        ("caller", None),
+    ]
+    assert (data["change"]["task"], data["change"]["moved_key_groups"]) == (names[0], 42)
 
 
 def test_what_is_shown() -> None:
