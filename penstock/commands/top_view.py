@@ -73,6 +73,7 @@ def view(metrics: JobMetrics, rates: JobRates) -> RenderableType:
         parts.append(Text(f"keep rates: {metrics.shedding.sentence()}"))
     if metrics.scaling is not None:
         parts.append(Text(f"scaling: {metrics.scaling.sentence()}"))
+    parts += [Text(f"{seconds_text(item.ago_s)} ago {item.sentence()}") for item in metrics.decisions]
     if metrics.change is not None:
         parts.append(Text(f"under way: {metrics.change.sentence()}"))
     parts += [_sources(metrics, rates), _operators(metrics, rates), _instances(metrics, rates)]

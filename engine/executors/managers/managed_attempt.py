@@ -220,8 +220,8 @@ class ManagedAttempt(Attempt):
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
-        merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
-        shown = replace(merged, shedding=control.shedding_status(), scaling=control.scaling_status())
+        merged = self._metrics.merged(CALLER, self._head.local.metrics())
+        shown = self._head.control.shown(merged, self._clock.monotonic_ns())
         return self._moving.shown(shown, self._deployments.places())
 
     @property

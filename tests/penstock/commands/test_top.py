@@ -27,6 +27,7 @@ from penstock.engine.jobs.metrics import (
 )
 from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.jobs_client.client import JobClient
+from penstock.model.recent_decision import RecentDecision
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
 from penstock.state.store import Accesses
@@ -149,6 +150,7 @@ def test_what_is_shown() -> None:
         checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
         shedding=SheddingStatus("qod", "act", "1 of 1 queries shed", sources=(("rides", 0.75),), applied=True),
         scaling=ScalingStatus("ds2", "act", "rates ask for it", (("sum", 1, 2),), "begun"),
+        decisions=(RecentDecision("ds2", "2 instances of sum (now 1)", "rates ask for it", "begun", 97.2),),
     )
     text = io.StringIO()
     Console(file=text, width=160, markup=False).print(top_view.view(metrics, JobRates(None, metrics)))
@@ -157,7 +159,8 @@ def test_what_is_shown() -> None:
         "checkpoints 2 committed, 1 given up  epoch 7  took 0.012 s  1.0 kB new, 9.0 kB kept  4 restarts",
         "given up: epoch 6: disk full",
         "old ones stay: no",
-        "keep rates: rides 75%",
+        "keep rates: rides 75%; 1 of 1 queries shed",
+        "97.2 s ago ds2: 2 instances of sum (now 1), begun; rates ask for it",
         "scaling: ds2: rates ask for it; 2 instances of sum (now 1), begun",
         "1.500 s",
         "1,234 messages",
