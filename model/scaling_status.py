@@ -25,13 +25,17 @@ class ScalingStatus:
     moves: tuple[tuple[str, int], ...] = ()
     routes: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
-    def sentence(self) -> str:
-        """Return it for people."""
+    def what(self) -> str:
+        """Return what is to be otherwise, for people; "": nothing, or it is in the reason."""
         parts = [f"{after} instances of {task} (now {before})" for task, before, after in self.wanted]
         parts += [f"{size / 1e6:.0f} MB for each instance of {task}" for task, size in self.memory]
         parts += [f"{count} key groups of {task} go to other instances" for task, count in self.moves]
         parts += [f"rows to {task} by shares {', '.join(f'{each:.2f}' for each in own)}" for task, own in self.routes]
-        wanted = ", ".join(parts)
+        return ", ".join(parts)
+
+    def sentence(self) -> str:
+        """Return it for people."""
+        wanted = self.what()
         said = f"{self.scale}: {self.reason}" + (f"; {wanted}" if wanted else "")
         said += f", {self.outcome}" if self.outcome else ""
         said += f"; withheld: {self.withheld}" if self.withheld else ""

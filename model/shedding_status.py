@@ -63,17 +63,22 @@ class SheddingStatus:
     checks_ms: float = 0.0
     longest_check_ms: float = 0.0
 
-    def sentence(self) -> str:
-        """Return the rates and the accuracy of each query that does not have all, for people."""
+    def rates(self) -> str:
+        """Return the rates of what is not kept whole, for people."""
         rates = [f"{source} {rate:.0%}" for source, rate in self.sources]
         rates += [f"{producer} > {consumer} {rate:.0%}" for producer, consumer, rate in self.branches]
+        return ", ".join(rates) or "all"
+
+    def sentence(self) -> str:
+        """Return the rates, the accuracy of each query that does not have all, and the reason, for people."""
         lower = [each for each in self.queries if each.desired < 1.0 or each.current < 0.995]
         accuracies = [
             f"{each.query} desired {each.desired:.0%}, had {each.current:.0%}"
             + (f", error {each.error:.1%}" if each.error is not None else "")
             for each in lower
         ]
-        said = f"{', '.join(rates) or 'all'}{'' if self.applied else ', recommended only'}"
+        said = f"{self.rates()}{'' if self.applied else ', recommended only'}"
         said += f" ({'; '.join(accuracies)})" if accuracies else ""
+        said += f"; {self.reason}"
         said += f"; {self.missed}" if self.missed else ""
         return f"{said}; infeasible: {self.infeasible}" if self.infeasible else said

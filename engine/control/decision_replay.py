@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.engine.control.decision_outcomes import DecisionOutcome, outcomes_of
 from penstock.engine.control.policies import POLICIES, make_policy
+from penstock.engine.control.recorded_windows import in_windows, is_of_a_head
+from penstock.engine.control.steering import OF_A_JOB, steering
 from penstock.model.errors import OptionError
 from penstock.model.plan import Decision, as_dict
 from penstock.model.snapshot import ClusterSnapshot
@@ -18,11 +21,15 @@ from penstock.scheduler.action_log import ActionLogError, EntryKind, read_log, s
 
 @dataclass(frozen=True, slots=True)
 class Redecided:
-    """A decision on a recorded snapshot; ``recorded`` is what the log has of the same policy, None if nothing."""
+    """A decision on a recorded snapshot; ``recorded`` is what the log has of the same policy, None if nothing.
+
+    ``outcome`` is what became of the recorded one.
+    """
 
     snapshot: ClusterSnapshot
     decision: Decision
     recorded: Mapping[str, Any] | None
+    outcome: DecisionOutcome | None = None
 
     @property
     def same(self) -> bool | None:
@@ -52,19 +59,26 @@ def only_policy(path: Path) -> str:
 def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Redecided]:
     """Yield what a policy decides on a log's snapshots, with its recorded parameters but for ``changes``.
 
-    It sees the snapshots that it saw then, and forgets where it was started again then; of a policy that the log does
-    not know, it sees all of them.
+    It sees the snapshots that it saw then, and forgets where it was started again then. A policy that the log of a
+    running job does not know sees windows of its own time, with the parameters that it would have there; of other
+    logs it sees all snapshots.
 
     Raises:
         LogError: the log cannot be read; it names the line.
         OptionError: there is no such policy or parameter.
     """
     logged = any(entry.kind is EntryKind.POLICY and entry.content["policy"] == name for entry in read_log(path))
+    if not logged and is_of_a_head(path):
+        item = steering(name, {**OF_A_JOB.get(name, {}), **changes})
+        yield from (Redecided(each.snapshot, each.decided, None) for each in in_windows(path, item))
+        return
     policy = make_policy(name, changes)
     memory = policy.start()
+    outcomes = outcomes_of(path, name)
     latest: ClusterSnapshot | None = None
     for entry in read_log(path):
         recorded: Mapping[str, Any] | None = None
+        outcome: DecisionOutcome | None = None
         if entry.kind is EntryKind.POLICY and entry.content["policy"] == name:
             policy = make_policy(name, {**entry.content["parameters"], **changes})
             memory = policy.start()
@@ -73,7 +87,7 @@ def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Rede
         if logged:
             if entry.kind is not EntryKind.DECISION or entry.content["policy"] != name:
                 continue
-            recorded = entry.content["decision"]
+            recorded, outcome = entry.content["decision"], next(outcomes)
             if latest is None or latest.number != entry.content["snapshot"]:
                 raise ActionLogError(
                     f"{path}:{entry.line}: a decision on snapshot {entry.content['snapshot']}, which is not there"
@@ -82,4 +96,4 @@ def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Rede
             continue
         assert latest is not None
         decision, memory = policy.decide(latest, memory)
-        yield Redecided(latest, decision, recorded)
+        yield Redecided(latest, decision, recorded, outcome)

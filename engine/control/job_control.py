@@ -19,9 +19,12 @@ from penstock.engine.control.move_control import MoveControl
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
+from penstock.engine.control.recent_decisions import RecentDecisions
+from penstock.engine.control.recorded_windows import PLACEMENT
 from penstock.engine.control.scale_control import ScaleControl, ScaleMemory, ScaleSettings
 from penstock.engine.control.sic_coordinator import SicCoordinator
 from penstock.engine.control.steering import scaler
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
@@ -36,9 +39,6 @@ from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
 from penstock.shedding.keep_settings import ShedderQueries
 from penstock.shedding.keeping_up import falling_behind
-
-PLACEMENT = "placement"
-"""The name of the policy that places instances."""
 
 TICK_NS = 1_000_000_000
 """How often controllers see a snapshot of the job."""
@@ -135,6 +135,7 @@ class JobControl:
         self.warn: Callable[[str], None] = _say_nothing
         """It takes what the user is to be told."""
         self._status: SheddingStatus | None = None
+        self.recent = RecentDecisions()
         self._ticks = 0
         self._ordered = KeepRates()
         self._in_force: dict[str, KeepRates] = {}
@@ -215,7 +216,9 @@ class JobControl:
         if not isinstance(decision, Placement):
             return {}
         names = [name for task in self._graph.tasks for name in self._graph.instances(task)]
-        return {names[move.instance]: snapshot.machines.name[move.machine] for move in decision.moves}
+        places = {names[move.instance]: snapshot.machines.name[move.machine] for move in decision.moves}
+        self.recent.placed(now_ns, PLACEMENT, places, decision.reason)
+        return places
 
     def tick(self, job: JobPlaces, now_ns: int, in_force: KeepRates | None = None) -> KeepOrder | None:
         """Let policies see the job as it runs; return the keep rates of a cycle if somebody acts on them.
@@ -234,6 +237,7 @@ class JobControl:
         if self._scaling is not None:
             places = (job.managers, job.caller, job.places, job.silent_s)
             self._scaling.tick(places, self._latest, now_ns, job.owners)
+            self.recent.scaled(now_ns, self._scaling.status)
         if self.shedding is None:
             return None
         self._sic.tick(snapshot)
@@ -275,13 +279,14 @@ class JobControl:
         exempt = frozenset(shedding.shedders.sources) if shedding.counts_sic else order.exempt
         return replace(order, exempt=exempt, sic=terms)
 
+    def shown(self, metrics: JobMetrics, now_ns: int) -> JobMetrics:
+        """Return metrics with what was decided last; from any thread."""
+        last = self.recent.last(now_ns)
+        return replace(metrics, shedding=self._status, scaling=self.scaling_status(), decisions=last)
+
     def scaling_status(self) -> ScalingStatus | None:
         """Return what the scaler decided last; None: nothing yet, or there is none. From any thread."""
         return None if self._scaling is None else self._scaling.status
-
-    def shedding_status(self) -> SheddingStatus | None:
-        """Return what load shedding does; None: nothing was decided yet. From any thread."""
-        return self._status
 
     def _shed(
         self, shedding: LoadShedding, seen: ClusterSnapshot, in_force: KeepRates, now_ns: int
@@ -297,6 +302,7 @@ class JobControl:
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         else:
             said = self._moving.judge(cycle, now_ns)
+            self.recent.moved(now_ns, shedding.shed, said, cycle.decision.reason)
             if self._log is not None:
                 name = shedding.policy_name
                 if self._policy is not shedding.policy:
@@ -340,6 +346,7 @@ class JobControl:
             checks_ms=checks.spent_ns / 1e6,
             longest_check_ms=checks.longest_ns / 1e6,
         )
+        self.recent.shed(now_ns, self._status)
         if not shedding.is_acting:
             return None
         self._ordered = order.rates

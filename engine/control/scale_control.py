@@ -6,6 +6,7 @@ The shell of `scheduler.control_loop` around a job.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import Any
 
 from penstock.engine.control.cluster_snapshot import NO_OWNERS
@@ -95,6 +96,7 @@ class ScaleControl:
         self._mode = "act" if settings.control.may_scale else "recommend"
         self.status: ScalingStatus | None = None if memory is None else memory.status
         """What was decided last, and what became of it; None: nothing was decided yet."""
+        self._effects: list[Effect] = []
 
     def memory(self) -> ScaleMemory | None:
         """Return what is remembered, None: nothing was seen."""
@@ -129,8 +131,11 @@ class ScaleControl:
             return
         snapshot = self._look(places, latest, now_ns, owners)
         decisions, effects, loop.state = loop.loop.tick({self.name: snapshot}, now_s, loop.state)
+        # While the job settles nothing is decided, and what came of an action may be seen then.
+        self._effects += effects
         for decision in decisions:
-            self._keep(decision, effects)
+            self._keep(decision, self._effects)
+            self._effects = []
             self.status = self._status_of(decision)
             if decision.acts and isinstance(decision.allowed, RescalePlan) and not is_empty(decision.allowed):
                 self._begin(decision.allowed, decision.snapshot, now_ns)
@@ -230,7 +235,13 @@ def detail_of(decision: LoopDecision, effects: Sequence[Effect] = ()) -> dict[st
     """
     return {
         "effects": [
-            {"subject": item.subject, "figure": item.figure, "expected": item.expected, "observed": seen}
+            # What is gone, or was not measured, has no figure, and JSON none for that.
+            {
+                "subject": item.subject,
+                "figure": item.figure,
+                "expected": item.expected,
+                "observed": seen if isfinite(seen) else None,
+            }
             for effect in effects
             for item, seen in zip(effect.action.expectations, effect.observed, strict=True)
         ],

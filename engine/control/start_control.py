@@ -86,6 +86,7 @@ def start_control(
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, levers, scaling)
     if before is not None:
         started.know(before.measured_cpu)
+        started.recent = before.recent
     started.warn = warn
     return started
 

@@ -228,9 +228,7 @@ class EmbeddedAttempt:
         read = self._hosted.read_metrics(self._started_ns, now_ns, wall_us, stepped_ns)
         decided = read_decided(self.build, self._bad_records.rejecting)
         read = replace(read, bad_records=self._bad_records.lines(decided))
-        if self._control is None:
-            return read
-        return replace(read, shedding=self._control.status(), scaling=self._control.scaling())
+        return read if self._control is None else self._control.shown(read)
 
     def places(self) -> Mapping[str, str]:
         """Return {}: there is this process alone."""

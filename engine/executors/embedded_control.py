@@ -16,10 +16,9 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.build import Build
 from penstock.engine.executors.managers.host_probe import Probe, SystemProbe
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.control import ControlOptions
 from penstock.model.keep_rates import KeepRates
-from penstock.model.scaling_status import ScalingStatus
-from penstock.model.shedding_status import SheddingStatus
 
 
 class EmbeddedControl:
@@ -74,13 +73,9 @@ class EmbeddedControl:
         self._sic.look((build,), now_ns)
         return self._guard.changed()
 
-    def status(self) -> SheddingStatus | None:
-        """Return what load shedding does; from any thread."""
-        return self._control.shedding_status()
-
-    def scaling(self) -> ScalingStatus | None:
-        """Return what the scaler does; from any thread."""
-        return self._control.scaling_status()
+    def shown(self, metrics: JobMetrics) -> JobMetrics:
+        """Return metrics with what was decided last; from any thread."""
+        return self._control.shown(metrics, self._clock.monotonic_ns())
 
     def close(self) -> None:
         """Close the log."""

@@ -15,8 +15,10 @@ from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.jobs.bad_records import BadRecordsLine
 from penstock.engine.jobs.ledger import Ledger, add_ledgers, operator_order, ordered_ledger, read_ledger
 from penstock.engine.moves.move_orders import MoveTotals
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.engine.plan.free_edges import free_edges
 from penstock.model.execution_graph import Edge, ExecutionGraph
+from penstock.model.recent_decision import RecentDecision
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
 from penstock.state.store import Accesses, StateStore
@@ -24,13 +26,19 @@ from penstock.state.store import Accesses, StateStore
 
 @dataclass(frozen=True, slots=True)
 class InstanceMetrics:
-    """One task instance: where its time went and how far it is in event time (None: not known)."""
+    """One task instance: where its time went and how far it is in event time (None: not known).
+
+    ``task_manager`` is where it runs (None: in the one process of the job), ``key_groups`` how many it has there (None:
+    it has no state that lies by key).
+    """
 
     task: str
     instance: int
     time: TimeSpent
     watermark_us: int | None
     waiting_bytes: int
+    task_manager: str | None = None
+    key_groups: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,9 @@ class JobMetrics:
     sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none. ``loop_age_ns`` is how long
     ago the loop began its last step; None: it does not run. ``bad_records`` are those since the job was started, over
     restarts, by operator. ``shedding``: the last decision on keep rates, ``scaling`` that on sizes, ``moves`` all moves
-    of key groups that have ended; None: there was none. ``routes`` are the edges whose rows may go to any instance.
+    of key groups that have ended; None: there was none. ``decisions`` are the last few that wanted something done, the
+    oldest first. ``change`` is the change of places that is under way; None: there is none. ``routes`` are the edges
+    whose rows may go to any instance.
     """
 
     name: str
@@ -107,7 +117,9 @@ class JobMetrics:
     bad_records: tuple[BadRecordsLine, ...] = ()
     shedding: SheddingStatus | None = None
     scaling: ScalingStatus | None = None
+    decisions: tuple[RecentDecision, ...] = ()
     moves: MoveTotals | None = None
+    change: ChangeUnderWay | None = None
     routes: tuple[RouteMetrics, ...] = ()
 
     def __repr__(self) -> str:

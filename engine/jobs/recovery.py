@@ -192,7 +192,8 @@ class RecoveringJob(SteerableJob):
             RegionRestarts(", ".join(names[task] for task in sorted(region)), self._region_restarts[region])
             for region in self._regions
         )
-        return replace(metrics, checkpoints=read_checkpoints(self.session, self.restarts, counted))
+        metrics = replace(metrics, checkpoints=read_checkpoints(self.session, self.restarts, counted))
+        return self._rescaling.shown(metrics)
 
     def status(self) -> JobStatus:
         """Return where it is in its life; from any thread."""

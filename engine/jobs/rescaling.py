@@ -5,14 +5,16 @@ the thread of the job.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.contract import Clock
 from penstock.engine.jobs.attempt import Attempt, JobPlan, LiveDone
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.rescale_orders import AskedRescale, RescaleOrders, RescaleSummary
 from penstock.engine.jobs.rescale_preview import changed, moved_groups
 from penstock.engine.moves.live_changes import live_change
+from penstock.engine.moves.under_way import BUILT_ANEW, COMMITTED, ChangeUnderWay, rescale_phrase
 from penstock.engine.plan.recut import recut
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import PenstockError, PlanChangedError, RetryableError
@@ -57,6 +59,14 @@ class Rescaling:
         self._orders, self._session, self._clock = orders, session, clock
         self._key_groups, self._graph = plan.loop.key_groups, plan.graph
         self._order: _Order | None = None
+
+    def shown(self, metrics: JobMetrics) -> JobMetrics:
+        """Return metrics with the change that an attempt cannot come to while it runs; from any thread."""
+        order = self._order
+        if order is None or order.live:
+            return metrics
+        waits_for = COMMITTED if order.stopped_ns is None else BUILT_ANEW
+        return replace(metrics, change=ChangeUnderWay(rescale_phrase(order.asked.parallelism), waits_for))
 
     def is_due(self) -> bool:
         """Return whether `turn` has something to do."""

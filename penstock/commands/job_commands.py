@@ -274,7 +274,9 @@ def scale(
 ) -> None:
     """Let task managers of a running job come, or go, and wait until its instances are on them.
 
-    Others are started, and instances placed anew behind a checkpoint; or those that came last are drained.
+    Others are started, and once they have joined, what has state gets instances and as many key groups there, while
+    the job runs; where that cannot be, instances are placed anew behind a checkpoint. Or those that came last are
+    drained.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.running_managers import print_managers, say

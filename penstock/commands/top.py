@@ -20,7 +20,7 @@ def top(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Watch a running job: rates, where time goes, lag, state, checkpoints.
+    """Watch a running job: rates, where instances are and time goes, what moves, lag, state, checkpoints.
 
     One that is not on Ray serves its metrics: run it with --metrics-port 9464, or with metrics_port=9464.
     """

@@ -73,6 +73,9 @@ def view(metrics: JobMetrics, rates: JobRates) -> RenderableType:
         parts.append(Text(f"keep rates: {metrics.shedding.sentence()}"))
     if metrics.scaling is not None:
         parts.append(Text(f"scaling: {metrics.scaling.sentence()}"))
+    parts += [Text(f"{seconds_text(item.ago_s)} ago {item.sentence()}") for item in metrics.decisions]
+    if metrics.change is not None:
+        parts.append(Text(f"under way: {metrics.change.sentence()}"))
     parts += [_sources(metrics, rates), _operators(metrics, rates), _instances(metrics, rates)]
     return Group(*parts)
 
@@ -87,8 +90,16 @@ def view_data(metrics: JobMetrics, rates: JobRates) -> dict[str, Any]:
         "operators": {name: asdict(rate) for name, rate in rates.operators().items()},
         "states": {name: asdict(rate) for name, rate in rates.states().items()},
         "instances": [
-            {"task": item.task, "instance": item.instance, **asdict(rates.shares(item))} for item in metrics.instances
+            {
+                "task": item.task,
+                "instance": item.instance,
+                "task_manager": item.task_manager,
+                "key_groups": item.key_groups,
+                **asdict(rates.shares(item)),
+            }
+            for item in metrics.instances
         ],
+        "change": None if metrics.change is None else asdict(metrics.change),
         "metrics": metrics.as_dict(),
     }
 
@@ -172,22 +183,27 @@ def _operators(metrics: JobMetrics, rates: JobRates) -> Table:
 
 
 def _instances(metrics: JobMetrics, rates: JobRates) -> Table:
+    spread = any(item.task_manager is not None for item in metrics.instances)
     rows = []
     for item in metrics.instances:
         shares = rates.shares(item)
+        groups = "-" if item.key_groups is None else count_text(item.key_groups)
         rows.append(
             (
                 f"{item.task}[{item.instance}]",
+                *((item.task_manager or "-", groups) if spread else ()),
                 *(f"{part:.0%}" for part in (shares.busy, shares.core_wait, shares.input_wait, shares.output_wait)),
                 f"{shares.remote_wait:.0%}",
                 bytes_text(item.waiting_bytes),
             )
         )
-    return _table(("instance", "busy", "no core", "idle", "held back", "outside", "waiting"), rows)
+    # Two words stand below each other, so that names have room on a terminal of 80 columns.
+    places = ("at", "key\ngroups") if spread else ()
+    return _table(("instance", *places, "busy", "no\ncore", "idle", "held\nback", "outside", "waiting"), rows)
 
 
 def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     for number, title in enumerate(titles):
         table.add_column(title, justify="right" if number else "left")
     for row in rows:

@@ -14,6 +14,7 @@ from penstock.engine.jobs.rescale_orders import RescaleRecord
 from penstock.engine.jobs.rescale_preview import RescalePreview
 from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveRecord
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.model.control import Limits, QueryLimit, limits_of
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
@@ -114,7 +115,10 @@ class GraphAnswer:
 
 @dataclass(frozen=True, slots=True)
 class InstanceAnswer:
-    """An instance: where it runs (null: in the one process of the job), where its time went, how far it is."""
+    """An instance: where it runs (null: in the one process of the job), where its time went, how far it is.
+
+    ``key_groups`` is how many it has; null: it has no state that lies by key, or the job is in one process.
+    """
 
     name: str
     task: str
@@ -123,14 +127,16 @@ class InstanceAnswer:
     time: TimeSpent
     watermark_us: int | None
     waiting_bytes: int
+    key_groups: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class InstancesAnswer:
-    """All instances of a job."""
+    """All instances of a job, and the change of places that is under way; null: there is none."""
 
     job: str
     instances: tuple[InstanceAnswer, ...]
+    change: ChangeUnderWay | None
 
 
 @dataclass(frozen=True, slots=True)

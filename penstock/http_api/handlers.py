@@ -16,7 +16,6 @@ from penstock.engine.moves.move_orders import MoveOrder
 from penstock.http_api.access import Refusal
 from penstock.http_api.answers import (
     CheckpointsAnswer,
-    InstancesAnswer,
     LimitsAnswer,
     LimitsRequest,
     MemoryAnswer,
@@ -146,9 +145,7 @@ class Handlers:
         return _json(await self._apart(lambda: graph_answer(job.status().name, job.graph)))
 
     async def _instances(self, request: Request) -> Response:
-        job, metrics = self._begun(), await self._read()
-        answer: InstancesAnswer = await self._apart(lambda: instances_answer(metrics, job.places()))
-        return _json(answer)
+        return _json(instances_answer(await self._read()))
 
     async def _checkpoints(self, request: Request) -> Response:
         metrics = await self._read()

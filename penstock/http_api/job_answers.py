@@ -1,6 +1,5 @@
 """Answers made of a job's status, plan and metrics; pure."""
 
-from collections.abc import Mapping
 from typing import cast
 
 from penstock.engine.jobs.metrics import JobMetrics
@@ -77,20 +76,22 @@ def graph_answer(job: str, graph: ExecutionGraph) -> GraphAnswer:
     )
 
 
-def instances_answer(metrics: JobMetrics, places: Mapping[str, str]) -> InstancesAnswer:
-    """Return all instances of a job, and the task manager of each."""
+def instances_answer(metrics: JobMetrics) -> InstancesAnswer:
+    """Return all instances of a job, where they are, and what moves."""
     return InstancesAnswer(
         metrics.name,
         tuple(
             InstanceAnswer(
-                name := instance_name(item.task, item.instance),
+                instance_name(item.task, item.instance),
                 item.task,
                 item.instance,
-                places.get(name),
+                item.task_manager,
                 item.time,
                 item.watermark_us,
                 item.waiting_bytes,
+                item.key_groups,
             )
             for item in metrics.instances
         ),
+        metrics.change,
     )

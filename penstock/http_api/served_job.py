@@ -75,9 +75,6 @@ class ServedJob(Protocol):
     def metrics(self) -> JobMetrics:
         """Return a snapshot of its metrics."""
 
-    def places(self) -> Mapping[str, str]:
-        """Return the task manager of each instance that is up, by the instance's name; {}: there are none."""
-
     def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
         """Ask for the end; ``savepoint`` names what is kept of it.
 

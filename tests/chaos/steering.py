@@ -11,6 +11,7 @@ import psutil
 
 from penstock.dsl.handle import Handle
 from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.engine.moves.live_changes import fault
 from penstock.engine.moves.move_orders import MoveOrder
 from penstock.engine.plan.recut import instances_by_name
 from penstock.model.errors import PenstockError, RetryableError
@@ -42,11 +43,17 @@ class Steering:
 
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    able: Counter[str] = field(default_factory=Counter)
+    """How many of those done could have been without a restart: no kill was near, and the plan allows it."""
+
+    live: Counter[str] = field(default_factory=Counter)
+    """How many of these the job came to without one, as its restarts say."""
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
         assert isinstance(self.handle._job, RecoveringJob)
         self._job = self.handle._job
+        self._is_able = False
 
     def give(self, orders: int, kills: int) -> None:
         """Give so many orders that are carried out, with kills of task managers in between, and then all input.
@@ -62,10 +69,12 @@ class Steering:
         while done < orders:
             self.open_to((done + 1) / (orders + 1))
             self._await_places()
+            calm = done not in killing
             if killing.get(done, 1) % 2 == 0:
                 self._kill()
                 del killing[done]
             kind = str(self._rng.choice(list(self.chances), p=list(self.chances.values())))
+            restarts, self._is_able = self._restarts(), calm and self._all_may_go()
             try:
                 answer = kinds[kind]()
                 if done in killing:
@@ -77,11 +86,16 @@ class Steering:
             else:
                 self.done[kind] += 1
                 done += 1
+                if calm and self._is_able:
+                    self.able[kind] += 1
+                    self.live[kind] += self._restarts() == restarts
         self.open_to(1.0)
 
     def _rescale(self) -> Answer:
         name = str(self._rng.choice(sorted(instances_by_name(self._job.graph))))
-        asked = self._job.rescales.ask({name: int(self._rng.integers(1, MOST_INSTANCES + 1))})
+        wanted = {name: int(self._rng.integers(1, MOST_INSTANCES + 1))}
+        self._is_able = self._job.preview_rescale(wanted).begins_anew is None
+        asked = self._job.rescales.ask(wanted)
         return lambda: asked.answer.result(LONG_S)
 
     def _move(self) -> Answer:
@@ -90,17 +104,20 @@ class Steering:
             raise RetryableError("nothing is up")
         name = str(self._rng.choice(sorted(places)))
         manager = str(self._rng.choice(sorted(set(places.values()))))
+        self._is_able = True
         asked = self._job.moves.ask(MoveOrder(name, manager))
         return lambda: asked.answer.result(LONG_S)
 
     def _scale(self) -> Answer:
-        wanted = int(self._rng.integers(1, MOST_MANAGERS + 1))
         managers = self._job.managers
+        before = len(managers.known().live)
+        wanted = int(self._rng.choice([count for count in range(1, MOST_MANAGERS + 1) if count != before]))
         managers.resize(wanted)
 
         def answer() -> None:
             self._until(lambda: len(managers.known().live) == wanted and not managers.known().leaving)
-            self._job.rescale({}, LONG_S)
+            if wanted > before:
+                self._job.rescale({}, LONG_S)
 
         return answer
 
@@ -112,6 +129,16 @@ class Steering:
         name = str(self._rng.choice(live))
         managers.drain(name)
         return lambda: self._until(lambda: name not in (*managers.known().live, *managers.known().leaving))
+
+    def _all_may_go(self) -> bool:
+        """Return whether instances of all tasks can come and go while the job runs."""
+        graph = self._job.graph
+        return all(fault(graph, task) is None for task in graph.tasks)
+
+    def _restarts(self) -> int:
+        checkpoints = self.handle.metrics().checkpoints
+        assert checkpoints is not None
+        return checkpoints.restarts
 
     def _kill(self) -> None:
         self._until(lambda: bool(self.processes()))

@@ -30,7 +30,8 @@ ROWS_PER_S = 150.0
 
 MODES: dict[str, WriteMode] = {"q4": "changelog", "q5": "append", "q8": "append", "q11": "append"}
 
-ORDERS, KILLS = 100, 25
+ORDERS = int(os.environ.get("PENSTOCK_STEERED_ORDERS", "100"))
+KILLS = ORDERS // 4
 """What each query gets."""
 
 SEED = int(os.environ.get("PENSTOCK_STEERED_SEED", "23"))
@@ -89,10 +90,17 @@ def _times_us(directory: Path) -> tuple[int, int]:
 
 
 def check(steering: Steering) -> None:
-    """Hold what was done against what was wanted."""
-    print(dict(steering.done), dict(steering.refused))
+    """Hold what was done against what was wanted: all of it, and most of what needs no restart without one."""
+    print(dict(steering.done), dict(steering.refused), dict(steering.able), dict(steering.live))
     assert steering.done["kill"] == KILLS and steering.done.total() == ORDERS + KILLS
-    assert all(steering.done[kind] for kind in ("rescale", "move", "scale", "drain"))
+    assert ORDERS < 100 or all(steering.done[kind] for kind in ("rescale", "move", "scale", "drain"))
+    check_live(steering)
+
+
+def check_live(steering: Steering) -> None:
+    """Hold that of the orders that needed no restart most were carried out without one."""
+    assert steering.able.total() > 0
+    assert all(steering.live[kind] > count / 2 for kind, count in steering.able.items()), (steering.able, steering.live)
 
 
 def test_task_managers_come_and_go_and_change_nothing_in_the_answer(
@@ -102,6 +110,7 @@ def test_task_managers_come_and_go_and_change_nothing_in_the_answer(
     # Query 5 has a join with a broadcast side, which goes behind a checkpoint.
     steering = steered(directory, tmp_path, "q11", orders=8, kills=1, chances=chances)
     assert steering.done.total() == 9
+    check_live(steering)
     assert capfd.readouterr().err.count("DRAINED: ") > 0
 
 

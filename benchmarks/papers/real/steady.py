@@ -23,7 +23,8 @@ from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
-from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines, ticks_of, wholes_of
+from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines
+from penstock.engine.control.recorded_windows import ticks_of, wholes_of
 from penstock.engine.control.steering import role_of
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.scheduler.action_log import EntryKind, read_log
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1 if done else 0
     run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
     log = run.folder / ACTIONS
-    found = lines(Recorded(ticks_of(log), wholes_of(log), plan_of(steady_case(60.0))), CONTROL)
+    found = lines(Recorded([*ticks_of(log)], [*wholes_of(log)], plan_of(steady_case(60.0))), CONTROL)
     with (arguments.out / "policies.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(line)) + "\n" for line in found)
     show(run, found)

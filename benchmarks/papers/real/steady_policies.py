@@ -5,28 +5,25 @@ Those that shed decide as on a job, where what waits, what is old, and what a ro
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
-from penstock.benchmarks.papers.real.joined_windows import joined
+from penstock.engine.control.joined_windows import joined
 from penstock.engine.control.lag_maxima import with_lag_maxima
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
+from penstock.engine.control.recorded_windows import on_ticks, on_wholes
 from penstock.engine.control.steering import role_of, scaler, steering
 from penstock.model.control import Control, Shed
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.action_log import EntryKind, read_log, snapshot_of
-from penstock.scheduler.control_loop import ControlLoop, Steering
+from penstock.scheduler.control_loop import Steering
+from penstock.scheduler.loop_state import LoopDecision
 from penstock.scheduler.ownership import Level, Resource, is_empty
 
 WARM_UP_S = 60.0
 """So long after its start a job compiles, fills its caches, and reads what waited."""
-
-TICK_S = 1.0
-"""How often a head sees its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +53,13 @@ class Seen:
         return not is_empty(self.decision)
 
 
-def ticks_of(log: Path) -> list[ClusterSnapshot]:
-    """Return what the head of a recorded job saw each second.
-
-    Raises:
-        ActionLogError: it is no action log.
-    """
-    return [snapshot for snapshot in _kept(log) if snapshot.window_s < 2 * TICK_S]
-
-
-def wholes_of(log: Path) -> list[ClusterSnapshot]:
-    """Return what a policy that sizes whole applications saw of a recorded job: what it has, and uses.
-
-    Raises:
-        ActionLogError: it is no action log.
-    """
-    return [snapshot for snapshot in _kept(log) if snapshot.applications.cores is not None]
-
-
-def _kept(log: Path) -> list[ClusterSnapshot]:
-    return [snapshot_of(log, entry) for entry in read_log(log) if entry.kind is EntryKind.SNAPSHOT]
-
-
 def whole_looks(name: str, wholes: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[Seen]:
     """Return what a policy that sizes whole applications decides on a job as another such saw it, at each look.
 
     Raises:
         OptionError: there is no such policy.
     """
-    item = _steering(name, control)
-    loop = ControlLoop((item,), acts=False, cool_down_s=item.every_s)
-    state, seen = loop.start(0.0), list[Seen]()
-    for whole in wholes:
-        decisions, _, state = loop.tick({name: whole}, whole.time_s, state)
-        seen += [Seen(whole.time_s - whole.window_s, whole.time_s, each.allowed) for each in decisions]
-    return seen
+    return [_seen(each) for each in on_wholes(wholes, _steering(name, control))]
 
 
 def looks(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any]) -> list[Seen]:
@@ -99,18 +68,12 @@ def looks(name: str, ticks: Sequence[ClusterSnapshot], control: Mapping[str, Any
     Raises:
         OptionError: there is no such policy.
     """
-    item = _steering(name, control)
-    loop = ControlLoop((item,), acts=False)
-    state, seen, pending = loop.start(0.0), list[Seen](), list[ClusterSnapshot]()
-    for tick in ticks:
-        pending.append(tick)
-        if not loop.due(state, tick.time_s):
-            continue
-        window = joined(pending)
-        decisions, _, state = loop.tick({name: window}, tick.time_s, state)
-        seen += [Seen(window.time_s - window.window_s, window.time_s, each.allowed) for each in decisions]
-        pending = []
-    return seen
+    return [_seen(each) for each in on_ticks(ticks, _steering(name, control))]
+
+
+def _seen(result: LoopDecision) -> Seen:
+    window = result.snapshot
+    return Seen(window.time_s - window.window_s, window.time_s, result.allowed)
 
 
 def shed_looks(name: str, ticks: Sequence[ClusterSnapshot], graph: ExecutionGraph) -> list[Seen]:

@@ -220,9 +220,9 @@ class ManagedAttempt(Attempt):
         """Return a snapshot: of other processes as they said last; from any thread."""
         if self._last is not None:
             return self._last
-        merged, control = self._metrics.merged(CALLER, self._head.local.metrics()), self._head.control
-        shedding, scaling, moves = control.shedding_status(), control.scaling_status(), self._moving.totals()
-        return replace(merged, shedding=shedding, scaling=scaling, moves=moves)
+        merged = self._metrics.merged(CALLER, self._head.local.metrics())
+        shown = self._head.control.shown(merged, self._clock.monotonic_ns())
+        return self._moving.shown(shown, self._deployments.places())
 
     @property
     def graph(self) -> ExecutionGraph:

@@ -1,6 +1,7 @@
 """What changes in one attempt while it runs: the owners of key groups, and the numbers of instances."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CutTaken
@@ -10,13 +11,15 @@ from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.managed_growth import ManagedGrowth
 from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.executors.managers.managed_partitions import ManagedPartitions
+from penstock.engine.executors.managers.places import Places
 from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.moves.held_state import HeldState, StateBytes
 from penstock.engine.moves.live_changes import LiveChange
-from penstock.engine.moves.move_orders import MoveTotals
-from penstock.model.execution_graph import ExecutionGraph
+from penstock.engine.moves.under_way import key_group_counts
+from penstock.model.execution_graph import ExecutionGraph, instance_name
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
 
@@ -75,9 +78,19 @@ class ManagedChanges:
 
         return begin_behind
 
-    def totals(self) -> MoveTotals | None:
-        """Return what moves of the job took; from any thread."""
-        return self._moves.totals()
+    def shown(self, metrics: JobMetrics, places: Places) -> JobMetrics:
+        """Return metrics with where instances are, what they have, and what moves; from any thread."""
+        counts = key_group_counts(self._moves.graph, dict(self._moves.owners))
+        instances = tuple(
+            replace(
+                item,
+                task_manager=places.get(instance_name(item.task, item.instance)),
+                key_groups=counts(item.task, item.instance),
+            )
+            for item in metrics.instances
+        )
+        change = self._growth.under_way() or self._moves.under_way()
+        return replace(metrics, instances=instances, moves=self._moves.totals(), change=change)
 
     def note_rows(self, rows: int) -> None:
         """Take in how many rows all sources have read."""

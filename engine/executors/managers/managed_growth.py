@@ -20,6 +20,7 @@ from penstock.engine.moves.live_changes import LiveChange, live_change, with_tas
 from penstock.engine.moves.movable import is_source
 from penstock.engine.moves.move_orders import AskedMove, ChangeOrder, MoveCause
 from penstock.engine.moves.spreading import shares, spread
+from penstock.engine.moves.under_way import ChangeUnderWay, change_phrase
 from penstock.engine.moves.vacating import vacated
 from penstock.engine.moves.wanted_moves import Groups
 from penstock.model.errors import PlanChangedError, RetryableError
@@ -120,6 +121,16 @@ class ManagedGrowth:
         places, key_groups = self._deployments.places(), self._head.plan.loop.key_groups
         wider = spread(self._deployments.graph, places, self._head.pool.live(), key_groups, self._used)
         return wider[0].anew if wider is not None and self._begin(wider[0], done, wider[1]) else None
+
+    def under_way(self) -> ChangeUnderWay | None:
+        """Return the change that is under way, None: there is none; from any thread."""
+        change = self._change
+        if change is None:
+            return None
+        what, moves = change_phrase(change.change, change.vacates), None
+        if change.step is _Step.MOVED:
+            moves = self._moves.under_way()
+        return ChangeUnderWay(what, change.step.value) if moves is None else replace(moves, what=what)
 
     def vacate(self, managers: Sequence[str]) -> str | None:
         """Let others take over all that task managers host, which leave for good; return why that cannot be live.

@@ -22,6 +22,7 @@ from penstock.engine.moves.move_coordinator import MoveCoordinator
 from penstock.engine.moves.move_orders import AskedMove, ChangeOrder, GroupsOrder, MoveSummary, MoveTotals
 from penstock.engine.moves.round_times import may_begin, rest_ns
 from penstock.engine.moves.source_rates import SourceRates
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.engine.moves.wanted_moves import (
     Groups,
     WantedHandover,
@@ -123,6 +124,18 @@ class ManagedMoves:
     def totals(self) -> MoveTotals | None:
         """Return what moves of the job took; from any thread."""
         return self._orders.totals()
+
+    def under_way(self) -> ChangeUnderWay | None:
+        """Return the move that is under way, None: there is none; from any thread."""
+        order, reading = self._order, self._reading
+        asked = order.asked if order is not None else reading.asked if reading is not None else None
+        if asked is None:
+            return None
+        what = f"{asked.order.instance} to {asked.order.manager}"
+        if order is None:
+            return ChangeUnderWay(what, "partitions have changed their instances")
+        task = next(self.graph.name(task) for task in self.graph.tasks if task.id == order.lead)
+        return ChangeUnderWay(what, "key groups have moved", task, *asked.progress)
 
     def began(self, tasks: Collection[TaskId], restored: RestoredState | None) -> None:
         """Instances of these tasks were built, with the owners of a checkpoint (None: with those of the beginning)."""

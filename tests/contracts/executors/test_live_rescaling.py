@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine.executors.managers.managed_growth import ManagedGrowth
+from penstock.engine.jobs.attempt import Struck
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.engine.plan.recut import instances_by_name
 from penstock.model.errors import OptionError
 from tests.contracts.executors.metered import ROWS, MeteredJob, task_managers, until
@@ -90,15 +93,26 @@ def test_a_task_manager_that_is_killed_afterwards_goes_on_with_the_new_paralleli
     job.check()
 
 
-def test_partitions_change_their_instances_while_they_are_read(tmp_path: Path) -> None:
+def test_partitions_change_their_instances_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = MeteredJob(tmp_path)
     job.give(0)
     handle = job.start(**PROCESSES, parallelism=2)
+    seen: set[ChangeUnderWay] = set()
+    turn = ManagedGrowth.turn
+
+    def noted(growth: ManagedGrowth) -> Struck | None:
+        change = handle.metrics().change
+        seen.update(() if change is None else (change,))
+        return turn(growth)
+
+    monkeypatch.setattr(ManagedGrowth, "turn", noted)
     read(job, handle, 800)
     summary = handle.rescale("numbers", 3)
     wider = {"numbers": 3, "all": 3, "rows": 3}
     assert (summary.before, summary.after) == (dict.fromkeys(wider, 2), wider)
     assert summary.live and summary.partitions_moved == 1
+    assert {change.what for change in seen} == {"numbers -> all -> rows from 2 to 3 instances"}
+    assert {"new instances are built", "partitions have changed their instances"} <= {each.waits_for for each in seen}
     read(job, handle, 1_600)
     assert handle.rescale("numbers", 2).partitions_moved == 1
     read(job, handle, 2_400)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import penstock as ps
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
+from penstock.engine.jobs.metrics import no_metrics
 from penstock.model.sic import NO_CHECKS, CheckTimes
 from tests.engine.control.readings import MANAGERS, OPTIONS, SECOND_NS, graph, job_places, machine, part, ran
 
@@ -31,7 +32,7 @@ def test_the_status_has_the_checks_of_all_processes_that_live() -> None:
             read = replace(part(float(second), rows), checks=SPENT[name])
             job.hear(name, machine(float(second)), read, second * SECOND_NS)
         job.tick(job_places(), second * SECOND_NS)
-        status = job.shedding_status()
+        status = job.shown(no_metrics("test"), second * SECOND_NS).shedding
         assert status is not None
         expected = (4, 8.0, 3.0) if second == 3 else (6, 10.0, 3.0)
         assert (status.checks, status.checks_ms, status.longest_check_ms) == expected

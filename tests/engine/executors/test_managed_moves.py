@@ -7,11 +7,14 @@ import pytest
 
 import penstock as ps
 from penstock.commands.running_managers import OverHttp
+from penstock.engine.core.elements import Reroute
 from penstock.engine.executors.managers import handover_parcel
 from penstock.engine.executors.managers.held_moves import UNDER_WAY, HeldMoves
+from penstock.engine.executors.managers.managed_moves import ManagedMoves
 from penstock.engine.executors.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.executors.simulation.faults import ALL, Faults
 from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.transport.batch_body import Body
 from penstock.jobs_client.address import parse_address
@@ -125,7 +128,7 @@ def test_every_seed_of_moves_between_task_managers_puts_out_what_the_undisturbed
     assert sum(result.moves.failed for result in results if result.moves is not None) > 0
 
 
-def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path) -> None:
+def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = MeteredJob(tmp_path)
     job.give(500)
     handle = job.start(executor="processes", task_managers=2, parallelism=2, metrics_port=0)
@@ -136,6 +139,16 @@ def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path) -> Non
     until(lambda: handle.metrics().source_rows == PARTITIONS * 500, handle)
     places = {item.name: item.task_manager for item in client.instances().instances}
     keyed = [name for name in places if name.startswith("per ")]
+    had = {item.name: item.key_groups for item in client.instances().instances}
+    assert [name for name, groups in had.items() if groups] == keyed
+    seen: list[ChangeUnderWay | None] = []
+    end_round = ManagedMoves._end_round
+
+    def noted(moves: ManagedMoves, reroute: Reroute) -> None:
+        end_round(moves, reroute)
+        seen.append(handle.metrics().change)
+
+    monkeypatch.setattr(ManagedMoves, "_end_round", noted)
     for name in keyed:
         other = "tm-1" if places[name] == "tm-0" else "tm-0"
         record = await_move(job_there, client.move(name, other))
@@ -143,6 +156,14 @@ def test_state_walks_between_processes_while_the_job_runs(tmp_path: Path) -> Non
         assert record.moved_key_groups == record.key_groups == record.summary.key_groups > 0
         assert record.summary.state_bytes > 0 and record.summary.rounds > 1
         job.give(600)
+        task, of = name.partition("[")[0], record.key_groups
+        told = [(it.what, it.task, it.moved_key_groups, it.key_groups) for it in seen[:-1] if it is not None]
+        moved = [each[2] for each in told]
+        assert moved == sorted(set(moved)) and 0 < moved[0] < of
+        assert told == [(f"{name} to {other}", task, count, of) for count in moved] and seen[-1] is None
+        seen.clear()
+        here = {item.name: item.key_groups for item in client.instances().instances}
+        assert here[name] == 0 and sum(here[each] or 0 for each in keyed) == sum(had[each] or 0 for each in keyed)
     source = next(name for name in places if name.startswith("numbers"))
     other = "tm-1" if places[source] == "tm-0" else "tm-0"
     record = await_move(job_there, client.move(source, other))

@@ -25,7 +25,9 @@ from penstock.engine.jobs.metrics import (
     StateMetrics,
     no_metrics,
 )
+from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.jobs_client.client import JobClient
+from penstock.model.recent_decision import RecentDecision
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.shedding_status import SheddingStatus
 from penstock.state.store import Accesses
@@ -58,7 +60,7 @@ def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
         "1 committed, 0 given up  epoch 1",
         "per item",
         "orders",
-        "held back",
+        "held",
     ):
         assert said in out, out
 
@@ -104,6 +106,36 @@ def test_where_nothing_answers_it_says_what_to_do(command: Command) -> None:
     assert code == 1 and "penstock run --metrics-port" in err
 
 
+def test_places_key_groups_and_what_moves_fit_on_a_terminal_of_80_columns() -> None:
+    time = TimeSpent(75, 0, 0, 0, 25)
+    names = ("per hour -> hourly", "rows of every shop -> parsed -> cleaned")
+    metrics = replace(
+        no_metrics("sales"),
+        instances=(
+            InstanceMetrics(names[0], 0, time, None, 2_000_000, "tm-0", 86),
+            InstanceMetrics(names[0], 1, time, None, 2_000_000, "tm-1", 42),
+            InstanceMetrics(names[1], 1, time, None, 2_000_000, "caller"),
+        ),
+        change=ChangeUnderWay(f"{names[0]} from 1 to 2 instances", "key groups have moved", names[0], 42, 64),
+    )
+    text = io.StringIO()
+    Console(file=text, width=80, markup=False).print(top_view.view(metrics, JobRates(None, metrics)))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert "under way: per hour -> hourly from 1 to 2 instances: 42 of 64 key groups of per" in lines
+    rows = {" ".join(line.split()) for line in lines}
+    share = "75% 0% 0% 25% 0% 2.0 MB"
+    assert {f"{names[0]}[0] tm-0 86 {share}", f"{names[0]}[1] tm-1 42 {share}"} <= rows, text.getvalue()
+    assert any(row.endswith(f"caller - {share}") for row in rows), text.getvalue()
+    data = top_view.view_data(metrics, JobRates(None, metrics))
+    assert [(item["task_manager"], item["key_groups"]) for item in data["instances"]] == [
+        ("tm-0", 86),
+        ("tm-1", 42),
+        ("caller", None),
+    ]
+    assert (data["change"]["task"], data["change"]["moved_key_groups"]) == (names[0], 42)
+
+
 def test_what_is_shown() -> None:
     lags = (PartitionLag("a/0", 30), PartitionLag("a/1", 1_204))
     metrics = replace(
@@ -118,6 +150,7 @@ def test_what_is_shown() -> None:
         checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
         shedding=SheddingStatus("qod", "act", "1 of 1 queries shed", sources=(("rides", 0.75),), applied=True),
         scaling=ScalingStatus("ds2", "act", "rates ask for it", (("sum", 1, 2),), "begun"),
+        decisions=(RecentDecision("ds2", "2 instances of sum (now 1)", "rates ask for it", "begun", 97.2),),
     )
     text = io.StringIO()
     Console(file=text, width=160, markup=False).print(top_view.view(metrics, JobRates(None, metrics)))
@@ -126,7 +159,8 @@ def test_what_is_shown() -> None:
         "checkpoints 2 committed, 1 given up  epoch 7  took 0.012 s  1.0 kB new, 9.0 kB kept  4 restarts",
         "given up: epoch 6: disk full",
         "old ones stay: no",
-        "keep rates: rides 75%",
+        "keep rates: rides 75%; 1 of 1 queries shed",
+        "97.2 s ago ds2: 2 instances of sum (now 1), begun; rates ask for it",
         "scaling: ds2: rates ask for it; 2 instances of sum (now 1), begun",
         "1.500 s",
         "1,234 messages",

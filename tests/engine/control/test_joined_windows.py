@@ -1,0 +1,52 @@
+"""Windows that follow each other are one window, as who looks more seldom would have seen it."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from penstock.engine.control.joined_windows import joined
+from tests.engine.control.recorded import second
+from tests.scheduler.scaling_jobs import Job, Task, measured
+
+
+def test_counts_and_times_add_up_and_the_rest_is_as_it_was_last() -> None:
+    parts = [second(1, 40.0), second(2, 80.0)]
+    whole = joined(parts)
+    assert (whole.window_s, whole.time_s, whole.number) == (2.0, 2.0, 2)
+    for name in ("records_in", "busy_ns"):
+        own = [getattr(part.instances, name) for part in parts]
+        np.testing.assert_allclose(getattr(whole.instances, name), own[0] + own[1])
+    assert whole.outputs.records_out is not None
+    assert whole.outputs.records_out.sum() == pytest.approx(120.0)
+    assert joined(parts[:1]).as_dict() == parts[0].as_dict()
+    with pytest.raises(ValueError, match="no window"):
+        joined([])
+
+
+def test_a_mean_is_one_over_time_and_what_was_not_measured_stays_so() -> None:
+    slow, quick = second(1), replace(second(2), window_s=3.0)
+    count = len(slow.instances)
+    parts = [
+        replace(part, instances=replace(part.instances, latency_ms=np.full(count, latency), put_ms=put))
+        for part, latency, put in ((slow, 40.0, np.ones(count)), (quick, 8.0, None))
+    ]
+    whole = joined(parts)
+    assert whole.instances.latency_ms is not None and whole.instances.put_ms is None
+    np.testing.assert_allclose(whole.instances.latency_ms, 16.0)
+
+
+def test_windows_before_instances_came_are_left_out() -> None:
+    wide = measured(Job([Task("lines", None), Task("count", 100.0, 2)], [(0, 1, 1.0)], 50.0), 3.0, 1.0)
+    assert joined([second(1), second(2), wide]).window_s == 1.0
+
+
+def test_every_figure_that_counts_is_known_to_be_one() -> None:
+    """A column whose name says that it counts or lasts, and which is only carried over, is a mistake."""
+    zero = second(1)
+    whole = joined([zero, replace(zero, time_s=2.0)])
+    for group in ("instances", "outputs", "partitions"):
+        for field in fields(getattr(zero, group)):
+            before, after = (getattr(getattr(each, group), field.name) for each in (zero, whole))
+            if before is not None and (field.name.endswith("_ns") or field.name.startswith("records")):
+                np.testing.assert_allclose(after, 2 * before)
