@@ -5,9 +5,11 @@ A shell around pure policies: it keeps readings and the memories of the policies
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
+from penstock.engine.control.chosen_policies import PLACEMENT, who_places
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.error_book import ErrorBook
 from penstock.engine.control.job_loop import JobLoop
@@ -19,10 +21,12 @@ from penstock.engine.control.move_control import MoveControl
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
-from penstock.engine.control.scale_control import ScaleControl, ScaleMemory, ScaleSettings
+from penstock.engine.control.scale_control import ScaleMemory, ScaleSettings
+from penstock.engine.control.scalers import Scalers
 from penstock.engine.control.sic_coordinator import SicCoordinator
-from penstock.engine.control.steering import scaler
+from penstock.engine.control.steering import scalers
 from penstock.model.config import LoopOptions
+from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates, least_rates
@@ -36,9 +40,6 @@ from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
 from penstock.shedding.keep_settings import ShedderQueries
 from penstock.shedding.keeping_up import falling_behind
-
-PLACEMENT = "placement"
-"""The name of the policy that places instances."""
 
 TICK_NS = 1_000_000_000
 """How often controllers see a snapshot of the job."""
@@ -117,15 +118,16 @@ class JobControl:
         before = None if scaling is None else scaling.memory
         since_ns = now_ns if before is None else before.began_ns
         self._cycles = ReadingBook(job, merger, since_ns, numbers)
-        item = None if scaling is None else replace(scaler(scaling.control), acts=scaling.actuator is not None)
+        items = () if scaling is None else scalers(scaling.control)
+        items = tuple(replace(item, acts=scaling is not None and scaling.actuator is not None) for item in items)
         self._moving = MoveControl(graph, shedding, levers.moves, log)
-        policies = self._moving.beside(item)
+        policies = self._moving.beside(items)
         self._loop = JobLoop(policies, None if before is None else (before.began_ns, before.state))
         self._moving.begin(self._loop)
-        self._scaling: ScaleControl | None = None
-        if scaling is not None and item is not None:
-            book = ReadingBook(job, merger, since_ns, numbers)
-            self._scaling = ScaleControl(scaling, item, self._loop, graph, book, log)
+        self._scaling: Scalers | None = None
+        if scaling is not None:
+            book = partial(ReadingBook, job, merger, since_ns, numbers)
+            self._scaling = Scalers(scaling, items, self._loop, graph, book, log)
         self._errors = ErrorBook()
         self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
@@ -141,11 +143,15 @@ class JobControl:
         self._checks: dict[str, CheckTimes] = {}
         self._late_ticks, self._latest_ns = 0, 0
         self._policy: Guarded[Any] | None = None
-        self._scheduler = Guarded(TaskScheduler(in_turn=True, start_timeout_s=0.0))
-        self._memory = self._scheduler.start()
+        self.place_by(PLACEMENT, who_places(Control()))
         self._has_decided = False
         self._log = log
         self._tick_ns: int | None = None
+
+    def place_by(self, name: str, policy: Guarded[Any]) -> None:
+        """Let this policy choose where instances start, before any was placed."""
+        self._placer, self._scheduler = name, policy
+        self._memory = policy.start()
 
     @property
     def due_ns(self) -> int | None:
@@ -154,10 +160,11 @@ class JobControl:
 
     @property
     def measured_cpu(self) -> MeasuredCpu:
-        """The last measured CPU of the tasks that were ever measured."""
+        """The last measured CPU of the tasks that were ever measured; a class of a user's measures for itself."""
+        if not isinstance(self._scheduler.policy, TaskScheduler):
+            return {}
         memory: PlacementMemory = self._memory.policy
-        known = self._scheduler.policy.known_cpu if isinstance(self._scheduler.policy, TaskScheduler) else {}
-        return {**known} | {task: percent for (_, task), percent in memory.cpu.items()}
+        return {**self._scheduler.policy.known_cpu} | {task: percent for (_, task), percent in memory.cpu.items()}
 
     @property
     def scale_memory(self) -> ScaleMemory | None:
@@ -169,7 +176,8 @@ class JobControl:
         if self._has_decided:
             return
         scheduler = self._scheduler.policy
-        assert isinstance(scheduler, TaskScheduler)
+        if not isinstance(scheduler, TaskScheduler):
+            return
         self._scheduler = replace(self._scheduler, policy=replace(scheduler, known_cpu=dict(cpu)))
 
     def hear(
@@ -379,11 +387,11 @@ class JobControl:
 
     def _decide(self, snapshot: ClusterSnapshot) -> Decision:
         if self._log is not None and not self._has_decided:
-            self._log.begin(PLACEMENT, self._scheduler)
+            self._log.begin(self._placer, self._scheduler)
         self._has_decided = True
         decision, self._memory = self._scheduler.decide(snapshot, self._memory)
         if self._log is not None:
-            self._log.add(snapshot, PLACEMENT, decision)
+            self._log.add(snapshot, self._placer, decision)
         return decision
 
     def _snapshot(self, job: JobPlaces, now_ns: int) -> ClusterSnapshot:
