@@ -95,7 +95,7 @@ def scalers(control: Control) -> tuple[Steering, ...]:
     """
     items = []
     for name in control.scalers:
-        given = OF_A_JOB.get(name, {}) | control.parameters_of(name)
+        given = {**OF_A_JOB.get(name, {}), **control.parameters_of(name)}
         item = steering(name, given, limits=control.quotas)
         if item.role.level < Level.SIZE:
             sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))

@@ -38,7 +38,9 @@ def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Control:
         for key, value in parameters.items()
     }
     options.pop("parameters", None)
-    return Control(**options, **({"parameters": flat} if flat else {}))
+    if flat:
+        options["parameters"] = flat
+    return Control(**options)
 
 
 def _others(options: Mapping[str, Any]) -> tuple[str, ...]:
