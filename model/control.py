@@ -1,6 +1,6 @@
 """Control of a running job as its user wants it, and the limits of its queries while it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from penstock.model.byte_counts import to_bytes
 from penstock.model.errors import OptionError
 from penstock.model.max_error import check_error
+from penstock.model.policy_parameters import by_policy
 
 Shed = Literal["off", "qod", "qod-paper", "sic", "both"]
 Mode = Literal["recommend", "act", "shed", "scale"]
@@ -22,6 +23,23 @@ BY_SIC = ("sic", "both")
 """Policies that drop what waits by source information content."""
 NOBODY = "off"
 """The name of no policy."""
+KEEP_POLICIES = ("qod", "qod-paper")
+"""Policies by name that choose keep rates; a job may be told to shed by one of them while it runs."""
+OF_CLASS = ":"
+"""What the name of a class of a user's has, and no other: ``module:Class``."""
+
+
+def keep_policy(shed: str) -> str | None:
+    """Return the policy that chooses keep rates where ``shed`` says who sheds; None: there is none."""
+    if shed == "both":
+        return "qod"
+    return None if shed in (NOBODY, *BY_SIC) else shed
+
+
+def names_of(scale: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the policies that scale, by name: of one name, or of several; none where nobody does."""
+    names = (scale,) if isinstance(scale, str) else scale
+    return tuple(name for name in names if name != NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +53,46 @@ class Control:
     ``scale`` the other way round. ``shed_backlog``: rows that waited before the job started or was
     restored may be shed, too. ``period_s``: the time between two decisions, whole seconds. ``offered``: the measure of
     a source's input, ``lag maxima`` as in the paper. ``shedder``: who chooses of what waits with ``sic`` and ``both``:
-    ``fair``, or a baseline of its paper.
+    ``fair``, or a baseline of its paper. A class of yours that chooses keep rates is named as ``module:Class``.
 
     ``scale``: the policy that says how many instances, and how much memory, the job's tasks need: ``ds2``,
     ``autoscaler``, ``justin``, ``memory-choice``, ``flink-er``, ``sage``, ``sage-at-once``, or a class of yours as
-    ``module:Class``; with ``parameters`` as ``penstock decide --set`` names them, or nested. It recommends, to the
-    action log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have. A task
-    manager works with one core, so a task gets no more instances than ``cores``; None: than there are task managers,
-    and who only recommends says what it takes.
+    ``module:Class``; or several that decide on different things, as ``("sage", "ds2")``. They recommend, to the action
+    log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have. A task manager
+    works with one core, so a task gets no more instances than ``cores``; None: than there are task managers, and who
+    only recommends says what it takes.
     ``first_cores`` are what the job begins with, for who sizes whole applications; None: a core for each task manager.
     Jobs with the same ``quota``, a name, share their ``cores`` and ``memory``: on a Ray cluster, or on one machine;
     ``priority``: of two that want more the larger goes first.
+
+    ``placement``: the policy that chooses where instances start, or a class of yours. ``parameters`` are those of who
+    scales, as ``penstock decide --set`` names them, or nested; those of any policy begin with its name, or are nested
+    below it: ``{"qod": {"reading.drain_s": 5}}``.
+
+    ``given``: the options that were said, be it as they are by default. A file says the rest.
     """
 
-    shed: Shed = "off"
+    shed: str = "off"
     mode: Mode = "recommend"
     shed_backlog: bool = False
     period_s: int = 5
     offered: OfferedRates = "end offsets"
     shedder: Shedder = "fair"
-    scale: str = NOBODY
+    scale: str | Sequence[str] = NOBODY
     cores: float | None = None
     memory: int | str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     first_cores: float | None = None
     quota: str | None = None
     priority: int = 0
+    placement: str = "placement"
+    given: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __new__(cls, *values: Any, **named: Any) -> "Control":
+        """Note which options are said."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "given", frozenset((*tuple(cls.__dataclass_fields__)[: len(values)], *named)))
+        return made
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -69,7 +101,6 @@ class Control:
             OptionError: naming the valid values.
         """
         for option, value, valid in (
-            ("shed", self.shed, SHED),
             ("mode", self.mode, MODES),
             ("offered", self.offered, OFFERED),
             ("shedder", self.shedder, SHEDDERS),
@@ -78,6 +109,7 @@ class Control:
                 raise OptionError(
                     f"control: {option} is {', '.join(map(repr, valid[:-1]))} or {valid[-1]!r}, not {value!r}"
                 )
+        check_shed(self.shed, "control: ")
         if self.shed in BY_SIC and not self.may_shed:
             raise OptionError(
                 f"control: shed={self.shed!r} decides four times a second of what waits, and has nothing to recommend: "
@@ -88,13 +120,22 @@ class Control:
         self._check_scale()
 
     def _check_scale(self) -> None:
-        if self.scale == NOBODY:
-            names = ("cores", "memory", "parameters", "first_cores", "quota")
-            given = [name for name in names if getattr(self, name) not in (None, {})]
+        if not self.scalers:
+            names = ("cores", "memory", "first_cores", "quota")
+            given = [name for name in names if getattr(self, name) is not None]
+            if by_policy(self.parameters, self.policies)[""]:
+                given.append("parameters")
             if given:
                 raise OptionError(f"control: {given[0]} is of a policy that scales: say which, as scale='ds2'")
             if self.mode == "scale":
                 raise OptionError("control: mode='scale' lets who scales act, and nobody does: say who, as scale='ds2'")
+        if len(set(self.scalers)) < len(self.scalers):
+            raise OptionError(f"control: scale names a policy twice: {', '.join(self.scalers)}")
+        if len(self.scalers) > 1 and (open_ones := by_policy(self.parameters, self.policies)[""]):
+            whose = f"{self.scalers[0]}.{min(open_ones)}"
+            raise OptionError(
+                f"control: {len(self.scalers)} policies scale: say whose {min(open_ones)!r} is, as {whose!r}"
+            )
         for name in ("cores", "first_cores"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -103,6 +144,22 @@ class Control:
             raise OptionError("control: jobs share a quota of cores or memory: say cores= or memory= of all of them")
         if self.memory is not None:
             to_bytes(self.memory, "control: memory")
+
+    @property
+    def scalers(self) -> tuple[str, ...]:
+        """The policies that scale, by name."""
+        return names_of(self.scale)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies of the job, by name, and those that it may be told to shed by: whose parameters may be given."""
+        named = (*self.scalers, keep_policy(self.shed) or NOBODY, *KEEP_POLICIES, self.placement)
+        return tuple(dict.fromkeys(name for name in named if name != NOBODY))
+
+    def parameters_of(self, policy: str) -> dict[str, Any]:
+        """Return the parameters that are given of a policy, without its name; those of parts have dots in theirs."""
+        named = by_policy(self.parameters, self.policies)
+        return (named[""] if self.scalers == (policy,) else {}) | named.get(policy, {})
 
     @property
     def memory_bytes(self) -> int | None:
@@ -131,6 +188,18 @@ class Control:
     def is_acting(self) -> bool:
         """Whether rows may be shed."""
         return self.shed != NOBODY and self.may_shed
+
+
+def check_shed(shed: str, where: str = "") -> None:
+    """Refuse who sheds unless it is a name of ours or looks like a class of a user's.
+
+    Raises:
+        OptionError: naming the valid values.
+    """
+    if shed not in SHED and not (isinstance(shed, str) and OF_CLASS in shed):
+        raise OptionError(
+            f"{where}shed is {', '.join(map(repr, SHED))} or a class of yours as 'module:Class', not {shed!r}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +239,8 @@ class Limits:
         Raises:
             OptionError: naming the valid values.
         """
-        if self.shed is not None and self.shed not in SHED:
-            raise OptionError(f"shed is {', '.join(map(repr, SHED[:-1]))} or {SHED[-1]!r}, not {self.shed!r}")
+        if self.shed is not None:
+            check_shed(self.shed)
 
     def changed_by(self, later: "Limits") -> "Limits":
         """Return these limits with what a later change says."""

@@ -1,5 +1,6 @@
 """What a scaler does to a running job, for status, metrics and people."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -40,3 +41,21 @@ class ScalingStatus:
         said += f", {self.outcome}" if self.outcome else ""
         said += f"; withheld: {self.withheld}" if self.withheld else ""
         return f"{said}; {self.changes} change{'' if self.changes == 1 else 's'} so far" if self.changes else said
+
+
+def together(said: Sequence[ScalingStatus]) -> ScalingStatus | None:
+    """Return what several scalers of one job do as one status, with the reason of each; None: there is none yet."""
+    if len(said) < 2:
+        return said[0] if said else None
+    return ScalingStatus(
+        " + ".join(each.scale for each in said),
+        said[0].mode,
+        "; ".join(f"{each.scale}: {each.reason}" for each in said),
+        tuple(task for each in said for task in each.wanted),
+        ", ".join(f"{each.scale} {each.outcome}" for each in said if each.outcome),
+        "; ".join(f"{each.scale}: {each.withheld}" for each in said if each.withheld),
+        sum(each.changes for each in said),
+        tuple(task for each in said for task in each.memory),
+        tuple(task for each in said for task in each.moves),
+        tuple(task for each in said for task in each.routes),
+    )

@@ -5,9 +5,11 @@ A shell around pure policies: it keeps readings and the memories of the policies
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
+from penstock.engine.control.chosen_policies import PLACEMENT, who_places
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.error_book import ErrorBook
 from penstock.engine.control.job_loop import JobLoop
@@ -20,25 +22,26 @@ from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading import ReadingMerger
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.recent_decisions import RecentDecisions
-from penstock.engine.control.recorded_windows import PLACEMENT
-from penstock.engine.control.scale_control import ScaleControl, ScaleMemory, ScaleSettings
+from penstock.engine.control.scale_control import ScaleMemory, ScaleSettings
+from penstock.engine.control.scalers import Scalers
 from penstock.engine.control.sic_coordinator import SicCoordinator
-from penstock.engine.control.steering import scaler
+from penstock.engine.control.sic_status import status_by_sic
+from penstock.engine.control.steering import scalers
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.config import LoopOptions
+from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.keep_rates import KeepRates, least_rates
 from penstock.model.key_groups import Owners
 from penstock.model.plan import Decision, Placement
 from penstock.model.scaling_status import ScalingStatus
-from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
+from penstock.model.shedding_status import SheddingStatus
 from penstock.model.sic import NO_CHECKS, CheckTimes, SicTerms
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
 from penstock.shedding.keep_settings import ShedderQueries
-from penstock.shedding.keeping_up import falling_behind
 
 TICK_NS = 1_000_000_000
 """How often controllers see a snapshot of the job."""
@@ -66,9 +69,6 @@ MISSED_CYCLES = 3
 
 LATE_NS = TICK_NS // 2
 """A tick that comes later than this after it was due is counted."""
-
-_AT_MINIMUM = 0.02
-"""So close to its minimum a query loses no more: what is admitted of it comes in whole records of some partitions."""
 
 
 def _say_nothing(text: str) -> None:
@@ -117,15 +117,16 @@ class JobControl:
         before = None if scaling is None else scaling.memory
         since_ns = now_ns if before is None else before.began_ns
         self._cycles = ReadingBook(job, merger, since_ns, numbers, as_sent=True)
-        item = None if scaling is None else replace(scaler(scaling.control), acts=scaling.actuator is not None)
+        items = () if scaling is None else scalers(scaling.control)
+        items = tuple(replace(item, acts=scaling is not None and scaling.actuator is not None) for item in items)
         self._moving = MoveControl(graph, shedding, levers.moves, log)
-        policies = self._moving.beside(item)
+        policies = self._moving.beside(items)
         self._loop = JobLoop(policies, None if before is None else (before.began_ns, before.state))
         self._moving.begin(self._loop)
-        self._scaling: ScaleControl | None = None
-        if scaling is not None and item is not None:
-            book = ReadingBook(job, merger, since_ns, numbers)
-            self._scaling = ScaleControl(scaling, item, self._loop, graph, book, log)
+        self._scaling: Scalers | None = None
+        if scaling is not None:
+            book = partial(ReadingBook, job, merger, since_ns, numbers)
+            self._scaling = Scalers(scaling, items, self._loop, graph, book, log)
         self._errors = ErrorBook()
         self._missed_cycles = 0
         self._latest: dict[str, tuple[MachineReading, PartReading | None, int]] = {}
@@ -142,11 +143,15 @@ class JobControl:
         self._checks: dict[str, CheckTimes] = {}
         self._late_ticks, self._latest_ns = 0, 0
         self._policy: Guarded[Any] | None = None
-        self._scheduler = Guarded(TaskScheduler(in_turn=True, start_timeout_s=0.0))
-        self._memory = self._scheduler.start()
+        self.place_by(PLACEMENT, who_places(Control()))
         self._has_decided = False
         self._log = log
         self._tick_ns: int | None = None
+
+    def place_by(self, name: str, policy: Guarded[Any]) -> None:
+        """Let this policy choose where instances start, before any was placed."""
+        self._placer, self._scheduler = name, policy
+        self._memory = policy.start()
 
     @property
     def due_ns(self) -> int | None:
@@ -155,10 +160,11 @@ class JobControl:
 
     @property
     def measured_cpu(self) -> MeasuredCpu:
-        """The last measured CPU of the tasks that were ever measured."""
+        """The last measured CPU of the tasks that were ever measured; a class of a user's measures for itself."""
+        if not isinstance(self._scheduler.policy, TaskScheduler):
+            return {}
         memory: PlacementMemory = self._memory.policy
-        known = self._scheduler.policy.known_cpu if isinstance(self._scheduler.policy, TaskScheduler) else {}
-        return {**known} | {task: percent for (_, task), percent in memory.cpu.items()}
+        return {**self._scheduler.policy.known_cpu} | {task: percent for (_, task), percent in memory.cpu.items()}
 
     @property
     def scale_memory(self) -> ScaleMemory | None:
@@ -170,7 +176,8 @@ class JobControl:
         if self._has_decided:
             return
         scheduler = self._scheduler.policy
-        assert isinstance(scheduler, TaskScheduler)
+        if not isinstance(scheduler, TaskScheduler):
+            return
         self._scheduler = replace(self._scheduler, policy=replace(scheduler, known_cpu=dict(cpu)))
 
     def hear(
@@ -217,7 +224,7 @@ class JobControl:
             return {}
         names = [name for task in self._graph.tasks for name in self._graph.instances(task)]
         places = {names[move.instance]: snapshot.machines.name[move.machine] for move in decision.moves}
-        self.recent.placed(now_ns, PLACEMENT, places, decision.reason)
+        self.recent.placed(now_ns, self._placer, places, decision.reason)
         return places
 
     def tick(self, job: JobPlaces, now_ns: int, in_force: KeepRates | None = None) -> KeepOrder | None:
@@ -237,7 +244,8 @@ class JobControl:
         if self._scaling is not None:
             places = (job.managers, job.caller, job.places, job.silent_s)
             self._scaling.tick(places, self._latest, now_ns, job.owners)
-            self.recent.scaled(now_ns, self._scaling.status)
+            for status in self._scaling.statuses:
+                self.recent.scaled(now_ns, status)
         if self.shedding is None:
             return None
         self._sic.tick(snapshot)
@@ -295,7 +303,7 @@ class JobControl:
             shedding.change(self._limits.wanted)
         cycle = shedding.cycle(self._moving.prepared(seen), in_force, self._errors.take())
         if cycle is None and shedding.shed == "sic":
-            status = self._status_by_sic(shedding, seen)
+            status = status_by_sic(shedding, self._sic, seen)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)
         elif cycle is None:
             status = SheddingStatus(shedding.shed, shedding.mode, "shedding is off", applied=shedding.is_acting)
@@ -352,33 +360,6 @@ class JobControl:
         self._ordered = order.rates
         return order
 
-    def _status_by_sic(self, shedding: LoadShedding, seen: ClusterSnapshot) -> SheddingStatus:
-        scope, behind = shedding.scope, falling_behind(seen)
-        kept = dict(zip(self._sic.queries, self._sic.accuracy().tolist(), strict=True))
-        lacking = {
-            query
-            for source, queries in scope.shedders.sources.items()
-            if scope.source_tasks[source] in behind
-            and all(
-                scope.minimum[query] > 0.0 and kept[query] <= scope.minimum[query] + _AT_MINIMUM for query in queries
-            )
-            for query in queries
-        }
-        infeasible = ""
-        if lacking:
-            names = ", ".join(map(repr, sorted(lacking)[:3]))
-            infeasible = f"minimum accuracies cannot be met (of {names} no more is kept, and more comes than is read)"
-        return SheddingStatus(
-            shedding.shed,
-            shedding.mode,
-            "all queries are to stand equally by SIC",
-            tuple(
-                QueryAccuracy(name, scope.minimum[name], scope.priority[name], kept[name], kept[name])
-                for name in self._sic.queries
-            ),
-            infeasible=infeasible,
-        )
-
     def close(self) -> None:
         """Close the log."""
         if self._log is not None:
@@ -386,11 +367,11 @@ class JobControl:
 
     def _decide(self, snapshot: ClusterSnapshot) -> Decision:
         if self._log is not None and not self._has_decided:
-            self._log.begin(PLACEMENT, self._scheduler)
+            self._log.begin(self._placer, self._scheduler)
         self._has_decided = True
         decision, self._memory = self._scheduler.decide(snapshot, self._memory)
         if self._log is not None:
-            self._log.add(snapshot, PLACEMENT, decision)
+            self._log.add(snapshot, self._placer, decision)
         return decision
 
     def _snapshot(self, job: JobPlaces, now_ns: int) -> ClusterSnapshot:

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from penstock.engine.control.chosen_policies import who_sheds
 from penstock.engine.control.error_needs import ErrorNeeds
 from penstock.engine.control.part_reading import edges_between_tasks
-from penstock.engine.control.policies import make_policy
 from penstock.engine.control.shedding_scope import SheddingScope, shedding_scope
-from penstock.model.control import NO_LIMITS, Control, Limits
+from penstock.engine.control.steering import role_of
+from penstock.model.control import NO_LIMITS, Control, Limits, keep_policy
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
 from penstock.model.shedding_status import QueryAccuracy, SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
+from penstock.scheduler.ownership import owned_part
 from penstock.shedding.full_loops import FullLoops, learned, with_full_loops
 from penstock.shedding.keep_settings import ShedderQueries, keep_rates, with_needs
 from penstock.shedding.keeping_up import is_idle, keeps_up
@@ -29,13 +31,6 @@ from penstock.shedding.result_errors import ErrorCounts
 from penstock.shedding.segments import Fits, Segment, fitted, with_segments
 from penstock.shedding.source_backlog import BacklogRule, counted_backlog
 from penstock.shedding.useful_time import with_useful_time
-
-_ON_A_JOB = {"warm_up.timeout_s": 0.0}
-"""An instance takes over what another had, and does not warm up: a start is no reason to run at minimums."""
-
-
-_DRAIN_CYCLES = 1.75
-"""Cycles in which what waits beyond its bound is to be worked off."""
 
 _WITHOUT_POLICY = ("off", "sic")
 """Whoever sheds by SIC decides where rows are read."""
@@ -68,24 +63,10 @@ class LoadShedding:
         self.scope = self._scope(NO_LIMITS)
         self.shed: str = control.shed
         if self.shed not in _WITHOUT_POLICY:
-            self.take_policy(self._policy_of(self.shed))
+            self.take_policy(who_sheds(self._control, self.shed, moves=self._moves))
 
     def _scope(self, limits: Limits) -> SheddingScope:
         return shedding_scope(self._graph, limits)
-
-    def _policy_of(self, shed: str) -> Guarded[Any]:
-        drains = {"reading.drain_s": _DRAIN_CYCLES * self._control.period_s} if _policy_name(shed) == "qod" else {}
-        return make_policy(
-            _policy_name(shed),
-            {
-                **_ON_A_JOB,
-                **drains,
-                "moves": self._moves,
-                "reading.sources": self._control.offered,
-                # Ticks come a little early or late; the caller counts them. One after the other is the next cycle.
-                "period_s": 0.75 * self._control.period_s,
-            },
-        )
 
     def take_policy(self, policy: Guarded[Any]) -> None:
         """Let this policy decide, beginning with an empty memory."""
@@ -103,7 +84,7 @@ class LoadShedding:
         self.scope, self.limits = self._scope(limits), limits
         before, self.shed = self.shed, limits.shed or self._control.shed
         if self.shed not in (*_WITHOUT_POLICY, before):
-            self.take_policy(self._policy_of(self.shed))
+            self.take_policy(who_sheds(self._control, self.shed, moves=self._moves))
 
     @property
     def mode(self) -> str:
@@ -123,7 +104,7 @@ class LoadShedding:
     @property
     def policy_name(self) -> str:
         """The policy that chooses keep rates."""
-        return _policy_name(self.shed)
+        return keep_policy(self.shed) or self.shed
 
     @property
     def shedder(self) -> str:
@@ -172,7 +153,8 @@ class LoadShedding:
         self._errors.learn(scope, errors or {}, in_force)
         self._errors.decide(scope, lambda needs: self._is_feasible(_with_least(prepared, needs)))
         prepared = _with_least(prepared, self._errors.needs)
-        decision, self._memory = self.policy.decide(prepared, self._memory)
+        decided, self._memory = self.policy.decide(prepared, self._memory)
+        decision, _ = owned_part(decided, role_of(self.policy_name).owns, prepared)
         desired, reason = dict.fromkeys(prepared.queries.name, 1.0), decision.reason
         exempt = frozenset(name for name, task in scope.source_tasks.items() if task in backlog.exempt)
         if isinstance(decision, ShedPlan):
@@ -250,10 +232,6 @@ class LoadShedding:
             self._infeasible,
             missed=self._errors.missed,
         )
-
-
-def _policy_name(shed: str) -> str:
-    return "qod" if shed == "both" else shed
 
 
 def _lacks(plan: ShedPlan) -> bool:

@@ -42,10 +42,9 @@ class MoveControl:
         self._acted_on: tuple[ClusterSnapshot, str] | None = None
         self._subjects: Mapping[str, str] = {}
 
-    def beside(self, scaler: Steering | None) -> tuple[Steering, ...]:
-        """Return the policies of the loop: the scaler, and who sheds, unless the scaler does that itself."""
-        scalers = () if scaler is None else (scaler,)
-        owned = frozenset[Resource]() if scaler is None else scaler.role.owns
+    def beside(self, scalers: tuple[Steering, ...]) -> tuple[Steering, ...]:
+        """Return the policies of the loop: the scalers, and who sheds, unless one of them does that itself."""
+        owned = frozenset[Resource]().union(*(item.role.owns for item in scalers))
         if self._shedding is None or owned & {Resource.KEEP_RATES, Resource.MOVES}:
             self._shedding = None
             return scalers

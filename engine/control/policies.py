@@ -50,7 +50,7 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Guarded[Any]:
     try:
         for key, value in parameters.items():
             path = key.split(".") if key.startswith(LIMITS) else ["policy", *key.split(".")]
-            policy = _with(policy, path, _fitting(defaults[key], value))
+            policy = _with(policy, path, _fitting(key, defaults[key], value))
     except (TypeError, ValueError) as error:
         raise OptionError(f"policy {name!r}: {error}") from error
     result: Guarded[Any] = policy
@@ -104,18 +104,29 @@ def _with(values: Any, path: Sequence[str], value: Any) -> Any:
     return replace(values, **{path[0]: inner})
 
 
-def _fitting(default: Any, value: Any) -> Any:
-    """Return a value as its default is: text of the command line becomes a number."""
+def _fitting(key: str, default: Any, value: Any) -> Any:
+    """Return a value as its default is: text of the command line becomes a number.
+
+    Raises:
+        ValueError: it is of another kind.
+    """
     if isinstance(value, list):
         return tuple(value)
-    if not isinstance(value, str):
-        return value
     if isinstance(default, bool):
-        if value not in ("true", "false"):
-            raise ValueError(f"{value!r} is neither true nor false")
-        return value == "true"
+        known = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+        return _of_kind(key, known, bool, "true or false")
     if isinstance(default, str) and default not in ("inf", "-inf"):
-        return value
-    if value == "none":
-        return None
-    return int(value) if value.lstrip("+-").isdecimal() else float(value)
+        return _of_kind(key, value, str, "a text")
+    if isinstance(value, str):
+        if value == "none":
+            return None
+        return int(value) if value.lstrip("+-").isdecimal() else float(value)
+    if isinstance(default, int | float | str) and value is not None:
+        return _of_kind(key, value, (int, float), "a number")
+    return value
+
+
+def _of_kind(key: str, value: Any, kind: type | tuple[type, ...], words: str) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+        raise ValueError(f"{key} is {words}, not {value!r}")
+    return value

@@ -41,18 +41,18 @@ UNKNOWN = "it is not known yet what other jobs have of the quota"
 class ScaleMemory:
     """What is remembered over a change of the job's plan: since when times count, and the loop's memory.
 
-    ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it.
+    By policy: ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it.
     """
 
     began_ns: int
     state: LoopState
-    acted_on: ClusterSnapshot | None
-    status: ScalingStatus | None
+    acted_on: Mapping[str, ClusterSnapshot]
+    status: Mapping[str, ScalingStatus]
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleSettings:
-    """Who scales, by a ``control``; with an ``actuator`` that one acts.
+    """Who scales, by a ``control``; with an ``actuator`` they act.
 
     With the ``memory`` of the plan before what was done to that one counts. ``quota``: the job's share in that of
     several jobs, None: it has its own.
@@ -92,17 +92,16 @@ class ScaleControl:
         self._whole: WholeJob | None = None
         if Resource.ALLOCATIONS in item.role.owns:
             self._whole = WholeJob(graph, settings.control, actuator, settings.quota)
-        self._acted_on = None if memory is None else memory.acted_on
+        self._acted_on = None if memory is None else memory.acted_on.get(self.name)
         self._mode = "act" if settings.control.may_scale else "recommend"
-        self.status: ScalingStatus | None = None if memory is None else memory.status
+        self.status: ScalingStatus | None = None if memory is None else memory.status.get(self.name)
         """What was decided last, and what became of it; None: nothing was decided yet."""
         self._effects: list[Effect] = []
 
-    def memory(self) -> ScaleMemory | None:
-        """Return what is remembered, None: nothing was seen."""
-        if self._loop.began_ns is None:
-            return None
-        return ScaleMemory(self._loop.began_ns, self._loop.state, self._acted_on, self.status)
+    @property
+    def acted_on(self) -> ClusterSnapshot | None:
+        """The snapshot of what is being done by this scaler, None: nothing is."""
+        return self._acted_on
 
     def tick(
         self,
@@ -149,6 +148,9 @@ class ScaleControl:
             self._actuator.begin(order_of(plan, self._graph, snapshot), now_ns)
 
     def _turn(self, now_ns: int) -> ScaleResult | None:
+        """Go on with what this scaler has begun: what is in flight may be another one's."""
+        if self._acted_on is None:
+            return None
         if self._whole is not None:
             return self._whole.turn(now_ns)
         return None if self._actuator is None else self._actuator.turn(now_ns)

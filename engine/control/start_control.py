@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from penstock.engine.control.chosen_policies import check_policies, who_places
 from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.levers import NO_LEVERS, Levers
@@ -10,9 +11,9 @@ from penstock.engine.control.move_control import can_move
 from penstock.engine.control.part_reading import is_stateful
 from penstock.engine.control.scale_control import ScaleSettings
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
-from penstock.engine.control.steering import scaler
+from penstock.engine.control.steering import role_of
 from penstock.engine.jobs.attempt import JobPlan
-from penstock.model.control import BY_SIC, NOBODY, Control, ControlOptions, Limits
+from penstock.model.control import BY_SIC, OF_CLASS, Control, ControlOptions, Limits
 from penstock.model.errors import OptionError
 from penstock.scheduler.ownership import Resource
 
@@ -33,13 +34,16 @@ def start_control(
     ``before`` are those of the job's plan before, which are closed.
 
     Raises:
-        OptionError: the log cannot be written, limits are of a query without a contract, or who is to scale is not
-            there, or has no log.
+        OptionError: the log cannot be written, limits are of a query without a contract, or a policy or a parameter is
+            not there, or who scales has no log.
         ActionLogError: the file is no log.
     """
     control = RECOMMENDED if options.control is None and options.log is not None else options.control
     shedding = None
+    placer = None
     if control is not None:
+        check_policies(control)
+        placer = who_places(control)
         shedding = LoadShedding(plan.graph, control, moves=control.may_shed and can_move(plan.graph, levers.moves))
         if control.shed in BY_SIC:
             _check_sic(shedding.scope, control.shed, acts=control.is_acting)
@@ -51,11 +55,12 @@ def start_control(
 
         def check(wanted: Limits) -> None:
             check_limits(plan.graph, wanted)
+            _check_class(wanted.shed, control)
             if wanted.shed in BY_SIC:
                 _check_sic(scope, wanted.shed, acts=acts)
 
         levers.limits.watch(check, control.shed)
-    if control is not None and control.scale != NOBODY:
+    if control is not None and control.scalers:
         if control.may_scale and levers.sizes is None:
             raise OptionError(
                 f"scale={control.scale!r} with mode={control.mode!r} changes parallelism and task managers: run the "
@@ -67,28 +72,35 @@ def start_control(
                 f"scale={control.scale!r} recommends, and its recommendations go to the action log: say "
                 "action_log='FILE' (--action-log FILE)"
             )
-        # What there is not is refused before a file is made.
-        item = scaler(control)
         has_state = any(is_stateful(plan.graph, task) for task in plan.graph.tasks)
-        if Resource.ALLOCATIONS in item.role.owns and has_state and plan.loop.state_bytes is None:
+        of_jobs = [name for name in control.scalers if Resource.ALLOCATIONS in role_of(name).owns]
+        if of_jobs and has_state and plan.loop.state_bytes is None:
             raise OptionError(
-                f"scale={control.scale!r} sizes the memory of state, which has no bound here: say what it begins with, "
+                f"scale={of_jobs[0]!r} sizes the memory of state, which has no bound here: say what it begins with, "
                 "as state_bytes=64_000_000"
             )
         if levers.memory is not None:
             levers.memory.quota_bytes = control.memory_bytes
     log = None if options.log is None else DecisionLog(options.log, warn)
     scaling = None
-    if control is not None and control.scale != NOBODY:
+    if control is not None and control.scalers:
         acting = levers.sizes if control.may_scale else None
         memory = None if before is None else before.scale_memory
         scaling = ScaleSettings(control, acting, memory, levers.quota if control.may_scale else None)
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, levers, scaling)
+    if control is not None and placer is not None:
+        started.place_by(control.placement, placer)
     if before is not None:
         started.know(before.measured_cpu)
         started.recent = before.recent
     started.warn = warn
     return started
+
+
+def _check_class(shed: str | None, control: Control) -> None:
+    """Refuse a class that the job was not started with: whoever may change its limits gets no code run by that."""
+    if shed is not None and OF_CLASS in shed and shed != control.shed:
+        raise OptionError(f"shed={shed!r} is a class that the job was not started with: start it with --shed {shed}")
 
 
 def _check_sic(scope: SheddingScope, shed: str, *, acts: bool) -> None:

@@ -3,15 +3,16 @@
 Called by `scale_control` for the job of a head, and by the evaluation of policies together.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.engine.control.policies import make_policy, parameters_of, policy_object
 from penstock.engine.jobs.running_memory import LEAST_BYTES
-from penstock.model.control import NOBODY, Control
+from penstock.model.control import NOBODY, Control, keep_policy
 from penstock.model.errors import OptionError
+from penstock.model.policy_parameters import flattened
 from penstock.scheduler.control_loop import ControlLoop, Steering
-from penstock.scheduler.ownership import Level, Resource, Role, TwoOwnersError
+from penstock.scheduler.ownership import Level, Resource, Role, TwoOwnersError, owners_of
 
 _SIZES = (Resource.PARALLELISM,)
 _MEMORY = (Resource.PARALLELISM, Resource.TASK_MEMORY)
@@ -73,7 +74,7 @@ def steering(name: str, parameters: Mapping[str, Any], *, limits: Mapping[str, A
     Raises:
         OptionError: there is no such policy or parameter, or a value does not fit; the valid ones are named.
     """
-    given = dict(_flat(parameters)) | {f"limits.{key}": value for key, value in (limits or {}).items()}
+    given = flattened(parameters) | {f"limits.{key}": value for key, value in (limits or {}).items()}
     policy, role = make_policy(name, given), role_of(name)
     own = parameters_of(policy)
     every_s = EVERY_S[role.level]
@@ -86,22 +87,34 @@ def steering(name: str, parameters: Mapping[str, Any], *, limits: Mapping[str, A
     return Steering(name, policy, role, every_s)
 
 
-def scaler(control: Control) -> Steering:
-    """Return the policy that scales a job under this control, beside what sheds and places there.
+def scalers(control: Control) -> tuple[Steering, ...]:
+    """Return the policies that scale a job under this control, beside what sheds and places there.
 
     Raises:
         OptionError: there is no such policy or parameter, it does not scale, or decides on what another one does.
     """
-    given = {**OF_A_JOB.get(control.scale, {}), **dict(_flat(control.parameters))}
-    item = steering(control.scale, given, limits=control.quotas)
-    if item.role.level < Level.SIZE:
-        sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))
-        raise OptionError(
-            f"control: {control.scale!r} decides on {' and '.join(sorted(item.role.owns))}, and not on sizes: scale is "
-            f"{sizing}, or a class of yours"
-        )
-    beside = ["placement"] if control.shed == NOBODY else ["placement", "qod"]
-    control_loop({**{name: {} for name in beside}, item.name: control.parameters})
+    items = []
+    for name in control.scalers:
+        given = {**OF_A_JOB.get(name, {}), **control.parameters_of(name)}
+        item = steering(name, given, limits=control.quotas)
+        if item.role.level < Level.SIZE:
+            sizing = ", ".join(sorted(name for name in OWNS if role_of(name).level >= Level.SIZE))
+            raise OptionError(
+                f"control: {name!r} decides on {' and '.join(sorted(item.role.owns))}, and not on sizes: scale is "
+                f"{sizing}, or a class of yours"
+            )
+        items.append(item)
+    others = [control.placement] if control.shed == NOBODY else [control.placement, keep_policy(control.shed) or "qod"]
+    try:
+        owners_of({name: role_of(name) for name in (*others, *control.scalers)})
+    except TwoOwnersError as error:
+        raise OptionError(f"control: {error}") from error
+    return tuple(items)
+
+
+def scaler(control: Control) -> Steering:
+    """Return the one policy that scales a job under this control; see `scalers`."""
+    (item,) = scalers(control)
     return item
 
 
@@ -142,11 +155,3 @@ def _level(owns: tuple[Resource, ...]) -> Level:
     if set(owns) & {Resource.PARALLELISM, Resource.TASK_MEMORY, Resource.BUCKETS, Resource.ROUTES}:
         return Level.SIZE
     return Level.KEEP if set(owns) & {Resource.KEEP_RATES, Resource.MOVES} else Level.START
-
-
-def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in parameters.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

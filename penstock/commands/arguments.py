@@ -13,16 +13,6 @@ import typer
 from penstock.model.errors import OptionError
 
 
-class ShedPolicy(StrEnum):
-    """The policies that shed load; they are those of `Control`."""
-
-    OFF = "off"
-    QOD = "qod"
-    QOD_PAPER = "qod-paper"
-    SIC = "sic"
-    BOTH = "both"
-
-
 class ControlMode(StrEnum):
     """The fate of what controllers decide: said, done, or done of those alone who shed, or who scale."""
 
@@ -63,7 +53,8 @@ Arguments = Annotated[
 Parallelism = Annotated[int | None, optional("P", "Instances per operator; wins over the file.", min=1)]
 BatchRows = Annotated[int | None, optional("R", "Most rows in a batch.", min=1)]
 ShedChoice = Annotated[
-    ShedPolicy | None, typer.Option("--shed", help="Policy that sheds load, or none.", show_default=False)
+    str | None,
+    optional("NAME", "What sheds load: off, qod, qod-paper, sic, both, or a policy as module:Class.", "--shed"),
 ]
 ControlChoice = Annotated[
     ControlMode | None,

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Protocol
 
 from penstock.dsl.handle import Handle
-from penstock.dsl.job import Captured, Job, Launcher, default_job, launching
+from penstock.dsl.job import Captured, Job, Launcher, beside_file, default_job, launching
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import SinkSpec
@@ -18,7 +18,8 @@ from penstock.runs.run_options import RunOptions, default_name
 def capture(path: Path, arguments: Sequence[str] = ()) -> tuple[Job, RunOptions]:
     """Run a file up to its first ``run()`` or ``start()`` and return the job it hands over.
 
-    Nothing is started. A file that calls neither hands over the default job.
+    Nothing is started. A file that calls neither hands over the default job. What its ``config=`` promises of queries
+    is in it.
 
     Raises:
         PlanError: the file neither starts a job nor fills the default one.
@@ -29,7 +30,8 @@ def capture(path: Path, arguments: Sequence[str] = ()) -> tuple[Job, RunOptions]
             _execute(path)
         if recorder.captured is None:
             recorder.captured = _implied_job(path)
-    return recorder.captured
+        job, options = recorder.captured
+        return beside_file(job, options), options
 
 
 def run_program(path: Path, arguments: Sequence[str], launcher: "ProgramLauncher") -> None:

@@ -50,10 +50,17 @@ def run(
     action_log: Annotated[
         str | None, optional("FILE", "Write here what controllers see and would do, for penstock decide.")
     ] = None,
+    config: Annotated[
+        str | None, optional("FILE", "File of TOML that says so, where neither this line nor the program does.")
+    ] = None,
     shed: ShedChoice = None,
     control: ControlChoice = None,
     scale: Annotated[
-        str | None, optional("NAME", "Policy that says which parallelism and memory are needed, or module:Class.")
+        list[str] | None,
+        optional("NAME", "Policy for parallelism and memory, or module:Class. May come again, for other resources."),
+    ] = None,
+    placement: Annotated[
+        str | None, optional("NAME", "Policy that chooses where instances start, or module:Class.")
     ] = None,
     cores: Annotated[
         float | None, optional("N", "It plans with so many cores; by default with all.", "--cores")
@@ -63,7 +70,8 @@ def run(
     quota: Annotated[str | None, optional("NAME", "Jobs of this name for it share --cores and --memory.")] = None,
     priority: Annotated[int | None, optional("P", "Of two that want more of it the larger goes first.")] = None,
     parameters: Annotated[
-        list[str] | None, optional("PARAMETER=VALUE", "One of its parameters. May come again.", "--set")
+        list[str] | None,
+        optional("PARAMETER=VALUE", "A parameter of who scales, or POLICY.PARAMETER. May come again.", "--set"),
     ] = None,
     attached: Annotated[
         bool | None, typer.Option("--attached", help="On Ray: the job ends with this process, and may use its objects.")
@@ -159,9 +167,11 @@ def run(
             spread=spread,
             pin=pin,
             action_log=action_log,
+            config=config,
             shed=shed,
             control=control,
-            scale=scale,
+            scale=tuple(scale or ()),
+            placement=placement,
             cores=cores,
             memory=memory,
             first_cores=first_cores,

@@ -19,10 +19,12 @@ from penstock.engine.jobs.ledger import OperatorLine
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.recovery import StartInterrupted
 from penstock.http_api.endpoints import Endpoint, open_endpoint
+from penstock.model.control import check_shed
 from penstock.model.dead_letter_limit import dead_letter_limit
 from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
 from penstock.model.shedding_status import SheddingStatus
+from penstock.runs.control_file import read_control_file
 from penstock.runs.interrupts import interrupts
 from penstock.runs.metrics_token import check_reference
 from penstock.runs.progress import showing, watched
@@ -62,9 +64,11 @@ class RunOverrides:
     spread: bool | None = None
     pin: bool = False
     action_log: str | None = None
+    config: str | None = None
     shed: str | None = None
     control: str | None = None
-    scale: str | None = None
+    scale: tuple[str, ...] = ()
+    placement: str | None = None
     cores: float | None = None
     memory: str | None = None
     first_cores: float | None = None
@@ -111,13 +115,18 @@ class RunOverrides:
             check_reference(self.metrics_token)
         if self.action_token is not None:
             check_reference(self.action_token, "action_token")
-        with_control(None, self.shed, self.control, self._scaling() if self.scale else {})
+        if self.shed is not None:
+            check_shed(self.shed, "control: ")
+        if self.scale:
+            # Beside what the program says more may be possible.
+            with_control(None, {**self._control(), "shed": None, "mode": None})
         letter_target(self.dead_letters)
         check_at_end(self.at_end)
 
-    def _scaling(self) -> dict[str, Any]:
-        names = ("scale", "cores", "memory", "first_cores", "quota", "priority", "parameters")
-        return {name: getattr(self, name) for name in names}
+    def _control(self) -> dict[str, Any]:
+        names = ("shed", "placement", "cores", "memory", "first_cores", "quota", "priority", "parameters")
+        scale = self.scale[0] if len(self.scale) == 1 else self.scale
+        return {name: getattr(self, name) for name in names} | {"mode": self.control, "scale": scale}
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -136,6 +145,10 @@ class RunOverrides:
         )
         duplicates = self.accept_duplicates or options.restore.accept_duplicates
         limit = self.max_dead_letters
+        config, control = options.config, options.control
+        if self.config is not None:
+            config = read_control_file(self.config)
+            control = config.below(options.program)
         changed = replace(
             options,
             loop=replace(options.loop, **changed_fields(LOOP, given)),
@@ -143,7 +156,8 @@ class RunOverrides:
             executor=self.executor or options.executor,
             pin=self.pin or options.pin,
             action_log=Path(self.action_log) if self.action_log else options.action_log,
-            control=with_control(options.control, self.shed, self.control, self._scaling()),
+            control=with_control(control, self._control()),
+            config=config,
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),

@@ -20,6 +20,9 @@ def submit(
         str | None, optional("DIR", "Take checkpoints here (path or URL); go on from the last.")
     ] = None,
     checkpoint_interval: Annotated[str | None, optional("TIME", "From one checkpoint to the next: 10s.")] = None,
+    config: Annotated[
+        str | None, optional("FILE", "File of TOML that says how it is controlled, by its place in that folder.")
+    ] = None,
     environment: Annotated[
         list[str] | None, optional("NAME=VALUE", "A variable of the job's environment. May come again.", "--env")
     ] = None,
@@ -42,6 +45,7 @@ def submit(
             "--task-managers": None if task_managers is None else str(task_managers),
             "--checkpoint-dir": checkpoint_dir,
             "--checkpoint-interval": checkpoint_interval,
+            "--config": config,
         }
         options = {option: value for option, value in given.items() if value is not None}
         command = RunCommand(Path(file).name, tuple(arguments or ()), options)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol, Unpack
 
 from penstock.dsl.handle import Handle, RunningJob, serve
+from penstock.dsl.query_promises import with_promises
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.failpoint_settings import arm_from
@@ -46,6 +47,8 @@ class Job:
     def __init__(self) -> None:
         """Start empty."""
         self.graph = JobGraph()
+        self.promised: dict[OperatorId, set[str]] = {}
+        """What the program has said of the query behind each sink, by the names that a file has for it."""
         self._numbers: dict[str, int] = {}
 
     def add(
@@ -156,6 +159,7 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
         tell(Notice(text))
 
     arm_from(os.environ)
+    job = beside_file(job, options)
     options = with_task_managers(options)
     end = end_of_input_of(job.graph, options)
     check_recoverable(job.graph, options)
@@ -167,6 +171,19 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
     announce_compilation()
     attempts = attempts_of(options, warn, keeps=end.keeps)
     return ready_job(_job_plan(job, options), options, end, attempts, warn, tell)
+
+
+def beside_file(job: Job, options: RunOptions) -> Job:
+    """Return a job with what the file of its options promises of queries, where its program does not.
+
+    Raises:
+        OptionError: it has no such query, or that cannot be promised of it.
+    """
+    if options.config is None or not options.config.queries:
+        return job
+    promised = Job()
+    promised.graph = with_promises(job.graph, job.promised, options.config)
+    return promised
 
 
 def _job_plan(job: Job, options: RunOptions) -> JobPlan:

@@ -80,7 +80,7 @@ class SinkHandle:
         spec = self.job.graph[self._operator].spec
         if least == 1.0 and isinstance(spec, SinkSpec) and spec.max_error is not None:
             raise OptionError("with_min_accuracy(1.0) forbids what with_max_error() allows: leave out one of them")
-        return self._change(min_accuracy=least, columns=columns, **_strata(strata))
+        return self._change("min_accuracy", min_accuracy=least, columns=columns, **_strata(strata))
 
     def with_max_error(
         self,
@@ -110,7 +110,7 @@ class SinkHandle:
         assert isinstance(spec, SinkSpec)
         least = spec.min_accuracy if spec.under_contract else LEAST_KEEP
         wanted = MaxError(error, confidence, otherwise, groups)
-        return self._change(min_accuracy=least, max_error=wanted, **_strata(strata))
+        return self._change("max_error", min_accuracy=least, max_error=wanted, **_strata(strata))
 
     def with_max_lag(self, lag: Duration) -> Self:
         """Call it overload when rows of this query wait longer than this before they are processed.
@@ -118,7 +118,7 @@ class SinkHandle:
         Raises:
             OptionError: it is no duration above zero.
         """
-        return self._change(max_lag_us=check_max_lag(lag))
+        return self._change("max_lag", max_lag_us=check_max_lag(lag))
 
     def with_priority(self, priority: int) -> Self:
         """Set how important the query is; greater is more important, 0 the default.
@@ -126,14 +126,16 @@ class SinkHandle:
         Raises:
             OptionError: it is no whole number.
         """
-        return self._change(priority=check_priority(priority))
+        return self._change("priority", priority=check_priority(priority))
 
-    def _change(self, **changes: Any) -> Self:
+    def _change(self, promise: str, **changes: Any) -> Self:
+        """Change the sink by what the program says of a ``promise``, as a file may name it."""
         from dataclasses import replace
 
         spec = self.job.graph[self._operator].spec
         assert isinstance(spec, SinkSpec)
         self.job.change(self._operator, spec=replace(spec, **changes))
+        self.job.promised.setdefault(self._operator, set()).add(promise)
         return self
 
 

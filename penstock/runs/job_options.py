@@ -46,6 +46,9 @@ class JobOptions(TypedDict, total=False):
     control: Control | None
     """What controllers may do under load, as `Control` (``shed="qod", mode="act"``); default None: nothing."""
 
+    config: str | Path | None
+    """A file of TOML that says what ``control`` does, and what queries are promised, where the program does not."""
+
     attached: bool
     """With the executor ``"ray"``: the head stays in this process, whose lists, callbacks and memory sinks the job may
     then use, and the job ends with it; default False: the head is an actor, and the job outlives this process."""

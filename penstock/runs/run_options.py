@@ -3,21 +3,23 @@
 import difflib
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from penstock.engine.jobs.end_of_input import AtEnd, check_at_end
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.restore.compatibility import AllowedChanges
 from penstock.engine.restore.restorer import RestoreFrom
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
-from penstock.model.control import Control, Mode, Shed
+from penstock.model.control import Control
 from penstock.model.dead_letter_limit import DEFAULT_LIMIT, DeadLetterLimit, dead_letter_limit
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.job_graph import JobGraph, OperatorNode
+from penstock.runs.control_file import ControlFile, read_control_file
+from penstock.runs.control_layers import overlaid, said_by
 from penstock.runs.cores import usable_cores
 from penstock.runs.job_options import JobOptions
 from penstock.runs.metrics_token import check_reference
@@ -30,8 +32,6 @@ EXECUTORS = (EMBEDDED, PROCESSES, RAY)
 
 AUTO = "auto"
 """A parallelism: one instance for each core."""
-
-NO_CHANGES: Mapping[str, Any] = {}
 
 LOOPBACK = ("127.0.0.1", "localhost")
 """Names of this machine from within."""
@@ -50,8 +50,9 @@ class RunOptions:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
     carries rows between them (None: the best that works); with ``pin`` each has a core of its own; what controllers see
-    and decide goes to the file ``action_log``, and ``control`` is what they may do under load. ``address`` is the Ray
-    cluster; ``spread`` puts them on many of its nodes, ``attached`` leaves the head in this process.
+    and decide goes to the file ``action_log``, and ``control`` is what they may do under load: what the ``program``
+    says, beside the file ``config``. ``address`` is the Ray cluster; ``spread`` puts them on many of its nodes,
+    ``attached`` leaves the head in this process.
     ``parallelism`` is a number, ``auto``, or None: what the executor makes of that; `instances` is what it comes to.
     """
 
@@ -81,6 +82,8 @@ class RunOptions:
     action_log: Path | None = None
     control: Control | None = None
     attached: bool = False
+    program: Control | None = None
+    config: ControlFile | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.parallelism, str):
@@ -182,6 +185,8 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         hint = f"did you mean {close[0]!r}? Valid options" if close else "valid options"
         raise OptionError(f"unknown option {unknown[0]!r}; {hint} are {', '.join(sorted(JobOptions.__annotations__))}")
     directory = options.get("directory")
+    program = _control(options.get("control"))
+    config = read_control_file(options["config"]) if options.get("config") else None
     return RunOptions(
         name or default_name(),
         options.get("parallelism"),
@@ -202,7 +207,9 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         executor=options.get("executor", EMBEDDED),
         pin=bool(options.get("pin", False)),
         action_log=Path(options["action_log"]) if options.get("action_log") else None,
-        control=_control(options.get("control")),
+        control=program if config is None else config.below(program),
+        program=program,
+        config=config,
         **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
 
@@ -213,23 +220,14 @@ def _control(control: object) -> Control | None:
     return control
 
 
-def with_control(
-    control: Control | None, shed: str | None, mode: str | None, scaling: Mapping[str, Any] = NO_CHANGES
-) -> Control | None:
-    """Return the control of a file with what the command line says of it; ``scaling`` is of who scales.
+def with_control(control: Control | None, said: Mapping[str, Any]) -> Control | None:
+    """Return the control of a program or a file with what the command line says beside it; None: that is nothing.
 
     Raises:
-        OptionError: there is no such policy or mode; the message names the valid ones.
+        OptionError: it is impossible; the message names the valid values.
     """
-    changed = {name: value for name, value in scaling.items() if value not in (None, {})}
-    if shed is None and mode is None and not changed:
-        return control
-    before = control or Control()
-    if "parameters" in changed and changed.get("scale", before.scale) == before.scale:
-        changed["parameters"] = {**before.parameters, **changed["parameters"]}
-    elif changed.get("scale", before.scale) != before.scale:
-        changed = {"parameters": {}, **changed}
-    return replace(before, shed=cast(Shed, shed or before.shed), mode=cast(Mode, mode or before.mode), **changed)
+    changed = {name: value for name, value in said.items() if value not in (None, {}, ())}
+    return overlaid(said_by(control), changed) if changed else control
 
 
 def parallelism_option(text: str) -> int | str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import partial
 
 from penstock.engine.dataflow.checkpoint_port import participants
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.change_step import ChangeStep
 from penstock.engine.executors.managers.deployment import Deployment
 from penstock.engine.executors.managers.deployments import Deployments
 from penstock.engine.executors.managers.head import Head
@@ -29,24 +29,11 @@ from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 
 
-class _Step(Enum):
-    """What a change waits for."""
-
-    QUIET = "no move and no checkpoint is under way"
-    SINKS = "sinks are ready for more writers"
-    BUILT = "new instances are built"
-    JOINED = "producers send to them"
-    DEALT = "partitions have changed their instances"
-    MOVED = "key groups have moved"
-    LEFT = "instances that go have ended"
-    SAVED = "a checkpoint has what those brought forth that have left"
-
-
 @dataclass(slots=True)
 class _Change:
     change: LiveChange
     done: Callable[[LiveDone], None]
-    step: _Step
+    step: ChangeStep
     began_ns: int
     regions: list[frozenset[TaskId]]
     deployments: list[Deployment] = field(default_factory=list)
@@ -128,7 +115,7 @@ class ManagedGrowth:
         if change is None:
             return None
         what, moves = change_phrase(change.change, change.vacates), None
-        if change.step is _Step.MOVED:
+        if change.step is ChangeStep.MOVED:
             moves = self._moves.under_way()
         return ChangeUnderWay(what, change.step.value) if moves is None else replace(moves, what=what)
 
@@ -168,7 +155,7 @@ class ManagedGrowth:
             return False
         now_ns = self._clock.monotonic_ns()
         regions = list(change.regions())
-        self._change = _Change(change, done, _Step.QUIET, now_ns, regions, targets=targets, vacates=vacates)
+        self._change = _Change(change, done, ChangeStep.QUIET, now_ns, regions, targets=targets, vacates=vacates)
         self._used |= {task.id: max(task.first_free, self._used.get(task.id, 0)) for task in change.wide.tasks}
         self._moves.is_held = True
         if change.grows:
@@ -186,7 +173,12 @@ class ManagedGrowth:
                 asked.answer.set_exception(RetryableError(f"{asked.order.instance} begin anew where they were to go"))
             if tasks is not None and not change.change.tasks() <= tasks:
                 self._reason = "instances of other tasks were to come or go with those that failed"
-            if change.change.grows and change.step in (_Step.QUIET, _Step.SINKS, _Step.BUILT, _Step.JOINED):
+            if change.change.grows and change.step in (
+                ChangeStep.QUIET,
+                ChangeStep.SINKS,
+                ChangeStep.BUILT,
+                ChangeStep.JOINED,
+            ):
                 assert self._checkpoints is not None
                 self._checkpoints.hold_barriers(held=False)
         if tasks is not None and self._retired.gone(tasks):
@@ -222,21 +214,21 @@ class ManagedGrowth:
         if change is None or change.awaited:
             return None
         match change.step:
-            case _Step.QUIET:
+            case ChangeStep.QUIET:
                 self._grow_when_quiet(change)
-            case _Step.SINKS if self._widened:
+            case ChangeStep.SINKS if self._widened:
                 self._grow_when_quiet(change)
-            case _Step.BUILT:
+            case ChangeStep.BUILT:
                 self._join(change)
-            case _Step.JOINED:
+            case ChangeStep.JOINED:
                 self._joined(change)
-            case _Step.DEALT:
+            case ChangeStep.DEALT:
                 self._deal_on(change)
-            case _Step.MOVED:
+            case ChangeStep.MOVED:
                 self._move_on(change)
-            case _Step.LEFT if not change.leaving:
+            case ChangeStep.LEFT if not change.leaving:
                 self._note_left(change)
-            case _Step.SAVED:
+            case ChangeStep.SAVED:
                 self._save(change)
             case _:
                 pass
@@ -252,8 +244,8 @@ class ManagedGrowth:
         managers = self._head.pool.live()
         if not managers or not self._checkpoints.coordinator.is_quiet():
             return
-        if change.step is _Step.QUIET and (writers := change.change.writers()):
-            change.step, self._widened = _Step.SINKS, False
+        if change.step is ChangeStep.QUIET and (writers := change.change.writers()):
+            change.step, self._widened = ChangeStep.SINKS, False
             self._checkpoints.widen_sinks(writers, partial(self._sinks_answer, change))
             return
         new = change.change.new()
@@ -262,7 +254,7 @@ class ManagedGrowth:
             change.deployments.append(deployment)
             self._head.send_to(deployment.managers, self._order(change.change, deployment))
             change.awaited |= {(deployment.number, manager) for manager in deployment.managers}
-        change.step = _Step.BUILT
+        change.step = ChangeStep.BUILT
 
     def _sinks_answer(self, change: _Change, error: BaseException | None) -> None:
         if change is self._change:
@@ -300,7 +292,7 @@ class ManagedGrowth:
         for deployment in change.deployments:
             self._head.send_to(deployment.managers, ms.JoinGrown(deployment.number))
             change.awaited |= {(deployment.number, manager) for manager in deployment.managers}
-        change.step = _Step.JOINED
+        change.step = ChangeStep.JOINED
 
     def _joined(self, change: _Change) -> None:
         assert self._checkpoints is not None
@@ -308,7 +300,7 @@ class ManagedGrowth:
         self._begin_to_deal(change)
 
     def _begin_to_deal(self, change: _Change) -> None:
-        change.sources, change.step = list(change.change.sources()), _Step.DEALT
+        change.sources, change.step = list(change.change.sources()), ChangeStep.DEALT
         self._deal_on(change)
 
     def _deal_on(self, change: _Change) -> None:
@@ -339,7 +331,7 @@ class ManagedGrowth:
             if groups:
                 asked = change.noted[names[lead]] = self._moves.note(ChangeOrder(names[lead], change.cause), groups)
                 change.moves.append((asked, lead, groups))
-        change.step = _Step.MOVED
+        change.step = ChangeStep.MOVED
         self._move_on(change)
 
     def _move_on(self, change: _Change) -> None:
@@ -360,7 +352,7 @@ class ManagedGrowth:
         self._come_to(change.change.after)
         gone = {int(task): numbers for task, numbers in change.change.gone().items()}
         self._head.send_to(self._deployments.managers, ms.Dismiss(gone))
-        change.step = _Step.LEFT
+        change.step = ChangeStep.LEFT
 
     def _note_left(self, change: _Change) -> None:
         names = set(change.change.leaving())
@@ -369,7 +361,7 @@ class ManagedGrowth:
         self._left |= names
         for deployment in self._deployments:
             deployment.left |= names.intersection(deployment.places)
-        change.step = _Step.SAVED
+        change.step = ChangeStep.SAVED
         self._save(change)
 
     def _save(self, change: _Change) -> None:

@@ -75,7 +75,7 @@ def test_what_does_not_exist_is_refused_by_naming_what_does(log: Path, threshold
         list(redecide(log, "thresh", {}))
     with pytest.raises(OptionError, match="no parameter 'most'; it has most_percent, patience, aggressive"):
         list(redecide(log, threshold, {"most": 3}))
-    with pytest.raises(OptionError, match="'maybe' is neither true nor false"):
+    with pytest.raises(OptionError, match="is true or false, not 'maybe'"):
         list(redecide(log, threshold, {"aggressive": "maybe"}))
 
 

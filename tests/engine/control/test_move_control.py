@@ -45,7 +45,7 @@ class Moved:
         shedding = LoadShedding(GRAPH, control or Control("qod", "act"), moves=True)
         self.written = DecisionLog(self.log, print)
         self.control = MoveControl(GRAPH, shedding, MoveActuator(self.orders), self.written)
-        self.loop = JobLoop(self.control.beside(None), None)
+        self.loop = JobLoop(self.control.beside(()), None)
         self.control.begin(self.loop)
         self.loop.now_s(0)
         self.now_s = 0.0

@@ -135,7 +135,7 @@ def test_limits_change_while_the_job_runs(handle: Handle) -> None:
     status, answer = request(url, "POST", "/v1/limits", {"query": "out", "min_accuracy": 0.5}, ACTION_TOKEN)
     assert status == 409 and "this job has none" in answer["error"]
     status, answer = request(url, "POST", "/v1/limits", {"shed": "sci"}, ACTION_TOKEN)
-    assert status == 409 and "shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'sci'" in answer["error"]
+    assert status == 409 and "'sic', 'both' or a class of yours as 'module:Class', not 'sci'" in answer["error"]
     status, answer = request(url, "POST", "/v1/limits", {"reset": True}, ACTION_TOKEN)
     assert (status, answer) == (200, {"job": "items", "shed": None, "queries": {}})
 

@@ -23,7 +23,11 @@ def test_the_command_line_wins_over_the_program() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"shed": "sci"}, "control: shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'sci'"),
+        (
+            {"shed": "sci"},
+            "control: shed is 'off', 'qod', 'qod-paper', 'sic', 'both' or a class of yours as 'module:Class', not "
+            "'sci'",
+        ),
         (
             {"shed": "sic"},
             "control: shed='sic' decides four times a second of what waits, and has nothing to recommend: "
@@ -64,12 +68,12 @@ def test_who_scales_is_said_by_the_command_line_too() -> None:
     assert changed.parameters == {"factor": "0.2", "pace.interval_s": 20}
     assert changed.quotas == {"most_cores": 8, "most_memory_bytes": 2.0 * 1024**3, "one_per_core": True}
     # Parameters are of a policy, so that another one has none of them.
-    other = RunOverrides(scale="justin").apply(options).control
+    other = RunOverrides(scale=("justin",)).apply(options).control
     assert other == ps.Control(scale="justin", cores=8)
-    assert RunOverrides(scale="flink-er", cores=2.0).apply(RunOptions("shop")).control == ps.Control(
+    assert RunOverrides(scale=("flink-er",), cores=2.0).apply(RunOptions("shop")).control == ps.Control(
         scale="flink-er", cores=2.0
     )
-    acting = RunOverrides(scale="ds2", control="act").apply(RunOptions("shop")).control
+    acting = RunOverrides(scale=("ds2",), control="act").apply(RunOptions("shop")).control
     assert acting == ps.Control(scale="ds2", mode="act")
 
 
@@ -93,7 +97,10 @@ def test_who_recommends_without_a_quota_says_what_it_takes() -> None:
 def test_what_is_no_control_is_refused() -> None:
     with pytest.raises(OptionError, match=r"control is a penstock.Control\(...\), not 'qod'"):
         make_options("shop", {"control": "qod"})
-    with pytest.raises(OptionError, match="shed is 'off', 'qod', 'qod-paper', 'sic' or 'both', not 'all'"):
+    with pytest.raises(
+        OptionError,
+        match="shed is 'off', 'qod', 'qod-paper', 'sic', 'both' or a class of yours as 'module:Class', not 'all'",
+    ):
         RunOverrides(shed="all")
 
 

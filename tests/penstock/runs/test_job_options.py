@@ -27,7 +27,8 @@ def test_the_command_line_has_options_of_jobs_under_their_names() -> None:
     run = typer.main.get_command(cli.app).commands["run"]
     given = {item.name for item in run.params} - OF_THE_COMMAND
     # What these and `--control` say is one option of a job.
-    assert given - OPTIONS == {"shed", "scale", "cores", "first_cores", "memory", "quota", "priority", "parameters"}
+    of_control = {"shed", "scale", "placement", "cores", "first_cores", "memory", "quota", "priority", "parameters"}
+    assert given - OPTIONS == of_control
     assert {"checkpoint_dir", "checkpoint_interval", "metrics_host", "metrics_token", "metrics_port"} <= given
     assert given == set(RunOverrides.__dataclass_fields__) - {"name", "sinks_into", "generated_names"}
 
