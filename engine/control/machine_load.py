@@ -6,6 +6,7 @@ counts as far as it leaves less than a core for each task manager that may use t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
@@ -88,11 +89,16 @@ def memory_limits(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
         groups.setdefault((window.after.host, window.after.memory_group), []).append(name)
     limits: dict[str, float] = {}
     for names in groups.values():
+        # There may be hundreds of hosts, of a task manager each.
         read = [windows[name].after for name in names]
-        resident = np.array([reading.resident_bytes for reading in read], np.float64)
+        known = [reading.memory_bytes for reading in read]
+        if any(map(isnan, known)):
+            limits |= dict.fromkeys(names, np.nan)
+            continue
         # One that began later may know a limit that was changed.
-        free = np.min([reading.memory_bytes for reading in read]) - resident.sum()
-        limits |= zip(names, np.maximum(resident + free / len(names), 0.0).tolist(), strict=True)
+        free = min(known) - sum(reading.resident_bytes for reading in read)
+        for name, reading in zip(names, read, strict=True):
+            limits[name] = max(0.0, reading.resident_bytes + free / len(names))
     return limits
 
 
