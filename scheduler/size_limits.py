@@ -100,16 +100,23 @@ def _within_quotas(
     bounds: PlanBounds,
     task: Counts,
 ) -> tuple[Counts, Floats]:
-    """Return the parallelism and the memory of an instance within the quotas of all jobs."""
+    """Return the parallelism and the memory of an instance within the quotas of all jobs.
+
+    Where no quota of memory was given, machines have memory of their own: it bounds what instances may get more of, and
+    not how many there are, as others come with more.
+    """
     memory_now = _memory_now(bounds)
     others = np.ones(len(bounds.now), np.bool_)
     others[task] = False
     others_instances, others_memory = int(bounds.now[others].sum()), float((bounds.now * memory_now)[others].sum())
     most_memory = bounds.limits.memory_quota(bounds.snapshot.machines, bounds.usable)
 
+    is_given = bounds.limits.most_memory_bytes is not None
+
     def fits(count: Counts, memory: Floats) -> bool:
+        is_bound = is_given or bool((memory > memory_now[task]).any())
         return others_instances + int(count.sum()) <= bounds.limits.most_instances and (
-            others_memory + float((count * memory).sum()) <= most_memory
+            not is_bound or others_memory + float((count * memory).sum()) <= most_memory
         )
 
     if fits(granted, memory):

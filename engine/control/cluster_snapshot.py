@@ -150,12 +150,12 @@ def _instances(window: CounterWindow, where: Ints | None, machine: int) -> Insta
 
 
 def _latency_ms(window: CounterWindow) -> Floats:
-    """Return how long a row waits and is worked on by Little's law; if none was taken, how long those that wait have.
+    """Return how long a row waits and is worked on by Little's law; where more wait than came, how long those have.
 
     NaN: no row came, or it is not known.
     """
     row_ns, taken = window.since(lambda reading: reading.row_ns), window.since(lambda reading: reading.records_in)
-    rows = np.where(taken > 0, taken, window.after.queue_rows)
+    rows = np.fmax(taken, window.after.queue_rows)
     latency_ms: Floats = np.divide(row_ns / 1e6, rows, np.full(len(rows), np.nan), where=rows > 0)
     return latency_ms
 

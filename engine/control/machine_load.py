@@ -81,8 +81,9 @@ def foreign_percent(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
 def memory_limits(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
     """Return the memory that each task manager may use, bytes, NaN if not known: what it has, and its part of the rest.
 
-    What those that share a limit have not used is divided evenly, so that the limits of all add up to that limit; once
-    they are above it, each is above its own.
+    What those that share a limit have not used is divided evenly, so that the limits of all add up to that limit. What
+    processes share, as libraries and rings, counts once for each: if they seem to have more than the limit each has
+    what it has, and none is above its own.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for name, window in windows.items():
@@ -98,7 +99,7 @@ def memory_limits(windows: Mapping[str, MachineWindow]) -> dict[str, float]:
         # One that began later may know a limit that was changed.
         free = min(known) - sum(reading.resident_bytes for reading in read)
         for name, reading in zip(names, read, strict=True):
-            limits[name] = max(0.0, reading.resident_bytes + free / len(names))
+            limits[name] = reading.resident_bytes + max(0.0, free) / len(names)
     return limits
 
 

@@ -62,7 +62,7 @@ class RecentDecisions:
 
     def _note(self, now_ns: int, decision: RecentDecision, kind: str = "") -> None:
         own = self._by_policy.setdefault(decision.policy + kind, deque(maxlen=KEPT))
-        if own and own[-1][1].what == decision.what:
+        if own and (own[-1][1].what, own[-1][1].why) == (decision.what, decision.why):
             own[-1] = own[-1][0], decision
         else:
             own.append((now_ns, decision))

@@ -13,7 +13,8 @@ from penstock.model.job_graph import JobGraph, OperatorNode
 def recut(graph: ExecutionGraph, parallelism: Mapping[str, int], key_groups: int) -> ExecutionGraph:
     """Return a plan in which some operators, by their names, have so many instances, and the others as many as before.
 
-    A stateless operator without parallelism of its own still has that of what feeds it in its task.
+    A stateless operator without parallelism of its own still has that of what feeds it, unless rows go to any of its
+    instances.
 
     Raises:
         OptionError: there is no such operator, it cannot have so many instances, or nothing would change.
@@ -66,12 +67,16 @@ def _with_own(graph: ExecutionGraph, node: OperatorNode, parallelism: Mapping[st
         return replace(node, parallelism=parallelism[node.name])
     task = graph.task_of(node.id)
     if node.parallelism is None and (
-        descriptor_of(node.spec).keyed or len(node.inputs) != 1 or task.operators[0] == node.id
+        descriptor_of(node.spec).keyed or len(node.inputs) != 1 or _is_fed_freely(graph, node)
     ):
-        # It has what was said for the whole job, which a plan does not remember, or its task is another one than that
-        # of what feeds it, and changes by itself.
+        # It has what was said for the whole job, which a plan does not remember.
         return replace(node, parallelism=task.parallelism)
     return node
+
+
+def _is_fed_freely(graph: ExecutionGraph, node: OperatorNode) -> bool:
+    """Return whether rows come to any of its instances, so that it changes by itself, and not with what feeds it."""
+    return all(edge.exchange == "rebalance" for edge in graph.incoming(node.id))
 
 
 def _sentence(before: Mapping[str, int], parallelism: Mapping[str, int]) -> str:

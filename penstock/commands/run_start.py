@@ -38,6 +38,7 @@ from penstock.runs.run_options import (
     letter_target,
     parallelism_option,
     restore_from,
+    what_is_said,
     with_control,
 )
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
@@ -145,10 +146,11 @@ class RunOverrides:
         )
         duplicates = self.accept_duplicates or options.restore.accept_duplicates
         limit = self.max_dead_letters
-        config, control = options.config, options.control
-        if self.config is not None:
-            config = read_control_file(self.config)
-            control = config.below(options.program)
+        config = options.config if self.config is None else read_control_file(self.config)
+        if config is None:
+            control = with_control(options.control, self._control())
+        else:
+            control = config.below(options.program, what_is_said(self._control()))
         changed = replace(
             options,
             loop=replace(options.loop, **changed_fields(LOOP, given)),
@@ -156,7 +158,7 @@ class RunOverrides:
             executor=self.executor or options.executor,
             pin=self.pin or options.pin,
             action_log=Path(self.action_log) if self.action_log else options.action_log,
-            control=with_control(control, self._control()),
+            control=control,
             config=config,
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from penstock.model.control import MODES, OFFERED, SHEDDERS, Control
@@ -51,6 +52,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     NAMES: (str, list),
     TABLE: (dict,),
 }
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 _WORDS = {"mode": MODES, "offered": OFFERED, "shedder": SHEDDERS}
 
 
@@ -62,16 +65,18 @@ class ControlFile:
     control: Mapping[str, Any]
     queries: Mapping[str, Mapping[str, Any]]
 
-    def below(self, program: Control | None) -> Control | None:
+    def below(self, program: Control | None, said: Mapping[str, Any] = NOTHING) -> Control | None:
         """Return the control that a program says, and this file beside it; None: neither says any.
+
+        ``said``: what the command line says, which wins over both, so that only all three together need be possible.
 
         Raises:
             OptionError: together it is impossible, or parameters are not those of the program's policies.
         """
-        if not self.control:
+        if not self.control and not said:
             return program
         try:
-            control = overlaid(self.control, said_by(program))
+            control = overlaid(self.control, said_by(program), said)
             if "parameters" in self.control and "scale" not in self.control:
                 _refuse_missing(overlaid({**said_by(control), "parameters": self.control["parameters"]}, {}))
         except OptionError as error:

@@ -15,19 +15,19 @@ def said_by(control: Control | None) -> dict[str, Any]:
     return {} if control is None else {name: getattr(control, name) for name in control.given}
 
 
-def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Control:
-    """Return the control of what ``above`` says, and what ``below`` says beside it.
+def overlaid(*layers: Mapping[str, Any]) -> Control:
+    """Return the control of what layers say together, of which each wins over those before it.
 
     Parameters are laid over each other one by one; those of a policy that nobody chose in the end are let go.
 
     Raises:
         OptionError: together it is impossible; the message says why.
     """
-    options = {**below, **above}
+    options = {name: value for layer in layers for name, value in layer.items()}
     scalers = names_of(options.get("scale", NOBODY))
     merged: dict[str, dict[str, Any]] = {}
     chosen = {"", *scalers, *_others(options)}
-    for layer in (below, above):
+    for layer in layers:
         for policy, parameters in _by_policy(layer, options).items():
             if policy in chosen:
                 merged.setdefault(policy, {}).update(parameters)

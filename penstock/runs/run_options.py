@@ -226,8 +226,13 @@ def with_control(control: Control | None, said: Mapping[str, Any]) -> Control | 
     Raises:
         OptionError: it is impossible; the message names the valid values.
     """
-    changed = {name: value for name, value in said.items() if value not in (None, {}, ())}
+    changed = what_is_said(said)
     return overlaid(said_by(control), changed) if changed else control
+
+
+def what_is_said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a command line that were given."""
+    return {name: value for name, value in options.items() if value not in (None, {}, ())}
 
 
 def parallelism_option(text: str) -> int | str:

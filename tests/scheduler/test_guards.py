@@ -221,6 +221,16 @@ def test_memory_over_the_quota_is_not_given() -> None:
     assert isinstance(planned(RescalePlan("", (TaskSize(2, 2, 3, 10**12),))), NoChange)
 
 
+def test_what_machines_have_bounds_memory_and_not_how_many_instances_there_are() -> None:
+    """Machines that come have memory of their own; a quota that a user has set bounds both."""
+    poor = changed(job(), {"machines.memory_limit_bytes": [1e6, 1e6, 1e6], "instances.managed_bytes": [4e8] * 5})
+    more = RescalePlan("", (TaskSize(1, 3),))
+    assert planned(more, poor) is more
+    assert isinstance(planned(more, poor, PlanLimits(most_memory_bytes=3e6)), NoChange)
+    richer = planned(RescalePlan("", (TaskSize(1, 3, None, 8 * 10**8),)), poor)
+    assert isinstance(richer, RescalePlan) and richer.tasks == (TaskSize(1, 3),)
+
+
 def test_a_plan_of_things_that_there_are_not_is_refused() -> None:
     wild = RescalePlan(
         "wild",

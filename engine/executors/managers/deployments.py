@@ -192,10 +192,10 @@ class Deployments:
         self._head.send_to(self.managers, ms.EpochCommitted(epoch))
 
     def places(self) -> Places:
-        """Return the places of all instances that are up."""
+        """Return the places of all instances that are up; from any thread."""
         return {
             name: place
-            for deployment in self._up.values()
+            for deployment in list(self._up.values())
             for name, place in deployment.places.items()
             if name not in deployment.left
         }

@@ -41,6 +41,7 @@ class _Change:
     moves: list[tuple[AskedMove, TaskId, Groups]] = field(default_factory=list)
     sources: list[Task] = field(default_factory=list)
     partitions: int = 0
+    holds: bool = False
     leaving: set[str] = field(default_factory=set)
     noted: dict[str, AskedMove] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
@@ -160,7 +161,6 @@ class ManagedGrowth:
         self._moves.is_held = True
         if change.grows:
             self._come_to(change.wide)
-            self._checkpoints.hold_barriers(held=True)
         return True
 
     def gone(self, tasks: frozenset[TaskId] | None) -> None:
@@ -173,12 +173,7 @@ class ManagedGrowth:
                 asked.answer.set_exception(RetryableError(f"{asked.order.instance} begin anew where they were to go"))
             if tasks is not None and not change.change.tasks() <= tasks:
                 self._reason = "instances of other tasks were to come or go with those that failed"
-            if change.change.grows and change.step in (
-                ChangeStep.QUIET,
-                ChangeStep.SINKS,
-                ChangeStep.BUILT,
-                ChangeStep.JOINED,
-            ):
+            if change.holds:
                 assert self._checkpoints is not None
                 self._checkpoints.hold_barriers(held=False)
         if tasks is not None and self._retired.gone(tasks):
@@ -241,6 +236,9 @@ class ManagedGrowth:
             self._begin_to_deal(change)
             return
         assert self._checkpoints is not None
+        # Not before: who moves, or hands partitions over, holds barriers and lets them go himself.
+        change.holds = True
+        self._checkpoints.hold_barriers(held=True)
         managers = self._head.pool.live()
         if not managers or not self._checkpoints.coordinator.is_quiet():
             return
@@ -296,6 +294,7 @@ class ManagedGrowth:
 
     def _joined(self, change: _Change) -> None:
         assert self._checkpoints is not None
+        change.holds = False
         self._checkpoints.hold_barriers(held=False)
         self._begin_to_deal(change)
 
@@ -387,7 +386,8 @@ class ManagedGrowth:
     def _finish(self, change: _Change) -> None:
         self._change, self._moves.is_held = None, False
         took_ms = (self._clock.monotonic_ns() - change.began_ns) / 1e6
-        moved = {task: asked.answer.result() for task, asked in change.noted.items()}
+        ended = ((task, asked.answer) for task, asked in change.noted.items() if asked.answer.done())
+        moved = {task: answer.result() for task, answer in ended if answer.exception() is None}
         change.done(LiveDone(moved, took_ms, change.partitions))
 
     def _passing(self) -> frozenset[str]:

@@ -99,7 +99,7 @@ def test_every_case_can_be_planned_and_names_what_it_counts() -> None:
         assert times >= 1 and isinstance(made.job, Job)
         names = {node.name for node in made.job.graph.operators.values()}
         assert {where.operator for where in made.queries.values()} <= names
-        assert made.queries.keys() <= MINIMUMS.keys() & names
+        assert made.queries.keys() <= {*MINIMUMS, QUERY} & names
         assert json.loads(json.dumps(asdict(case)))["name"] == case.name
 
 

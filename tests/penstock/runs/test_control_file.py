@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,27 @@ def test_the_command_line_wins_over_both(file: Path, tmp_path: Path) -> None:
     assert (said.shed, said.mode, said.scale) == ("qod-paper", "shed", "off")
     alone = RunOverrides(config=str(other), control="recommend").apply(RunOptions("shop")).control
     assert alone == Control("qod-paper", "recommend")
+
+
+@pytest.mark.parametrize(
+    ("text", "command_line"),
+    [
+        ("cores = 8", {"scale": ("ds2",)}),
+        ('mode = "scale"', {"scale": ("ds2",)}),
+        ('shed = "sic"', {"control": "act"}),
+        ("parameters.pace.interval_s = 30", {"scale": ("ds2",)}),
+    ],
+)
+def test_a_file_need_only_be_possible_with_what_the_command_line_says(
+    tmp_path: Path, text: str, command_line: dict[str, Any]
+) -> None:
+    path = written(tmp_path, f"[control]\n{text}\n")
+    control = RunOverrides(config=str(path), **command_line).apply(make_options("job", {})).control
+    assert control is not None
+    key = text.partition(" ")[0].partition(".")[0]
+    assert {key, *(("mode",) if "control" in command_line else command_line)} <= control.given
+    with pytest.raises(OptionError, match=r"shop\.toml"):
+        RunOverrides(config=str(path)).apply(make_options("job", {}))
 
 
 def test_parameters_of_policies_that_nobody_chose_in_the_end_are_let_go(file: Path) -> None:
