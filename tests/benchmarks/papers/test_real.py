@@ -28,6 +28,7 @@ from penstock.benchmarks.papers.economics.real_figures import (
     rate_errors,
     slope_ratio,
 )
+from penstock.benchmarks.papers.economics.real_scaling import QUERY
 from penstock.benchmarks.papers.real.capacity import unit_ns
 from penstock.benchmarks.papers.real.injector import Orders
 from penstock.benchmarks.papers.real.scale import Scale
