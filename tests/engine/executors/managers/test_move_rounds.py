@@ -11,8 +11,10 @@ from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.managed_attempt import ManagedAttempt
 from penstock.engine.executors.managers.managed_moves import ROUND_NS
 from penstock.engine.jobs.attempt import Struck
+from penstock.engine.moves.live_changes import live_change
 from penstock.engine.moves.movable import is_source, refusal
 from penstock.engine.moves.move_orders import AskedMove, MoveOrder
+from penstock.engine.plan.recut import recut
 from penstock.model.config import CheckpointOptions
 from penstock.model.errors import RetryableError, WorkerLostError
 from tests.engine.executors.managers.scripted_managers import Scene, obey
@@ -171,3 +173,24 @@ def test_one_that_fails_between_two_rounds_lets_barriers_go(tmp_path: Path) -> N
         rounds.session.hold_barriers.assert_called_with(held=False)
         assert isinstance(asked.answer.exception(0), RetryableError)
         assert attempt._moving.due_ns is None
+
+
+def test_instances_that_come_behind_a_move_are_built_while_barriers_are_held(tmp_path: Path) -> None:
+    """The move that is under way when they are asked for lets barriers go as it ends."""
+    rounds = Rounds(tmp_path)
+    with rounds.scene.head:
+        attempt = rounds.scene.attempt(rounds.session)
+        asked = rounds.ask(attempt)
+        assert rounds.go_on(attempt) is None
+        graph = attempt.graph
+        (task,) = [task for task in graph.tasks if graph.name(task) == rounds.task]
+        wanted = dict.fromkeys((graph.node(each).name for each in task.operators), task.parallelism + 1)
+        attempt._moving.begin(live_change(graph, recut(graph, wanted, 128)), lambda done: None)
+        while not asked.answer.done():
+            assert rounds.go_on(attempt) is None
+        while not rounds.session.widen_sinks.called:
+            assert rounds.go_on(attempt) is None
+        rounds.session.hold_barriers.assert_called_with(held=True)
+        assert not rounds.coordinator.on(ev.Tick(rounds.clock.monotonic_ns() + 60_000_000_000))
+        attempt.take_down(None, RetryableError("over"))
+        rounds.session.hold_barriers.assert_called_with(held=False)
