@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from tests.chaos.kafka_outputs import KEEP

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.checkpoint.kept_files import read_kept_files
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.state.checkpoints.manifest import LAST_EPOCH

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 from penstock.engine.checkpoint.reader import Checkpoint, read_checkpoint
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.source_reading import SourceReading

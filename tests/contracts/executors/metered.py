@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import penstock as ps
 from penstock import col
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.executors.processes import child as task_manager_process
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Sink, Source, Writer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.model.errors import OptionError
 from tests.contracts.executors.metered import ROWS, MeteredJob, task_managers, until
 from tests.contracts.executors.test_recovery import kill

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cluster.heads import find_head
 from penstock.cluster.job_by_name import ByName
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.runs.steering import drained, place_on
 from tests.contracts.executors.metered import ROWS, MeteredJob, until
 from tests.contracts.executors.test_head_actor_acts import kill_head

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics

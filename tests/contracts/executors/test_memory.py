@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.running_memory import OperatorMemory
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from penstock.model.errors import OptionError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.control.job_control import JobControl, JobPlaces
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.model.errors import OptionError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.model.errors import BadRecordError, RetryableError
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task_managers, until

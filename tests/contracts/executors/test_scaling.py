@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.plan.recut import instances_by_name
 from penstock.model.connectors import ENDED
 from tests.contracts.executors.metered import LONG_S, until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.plan.recut import instances_by_name
 from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_rescaling import running

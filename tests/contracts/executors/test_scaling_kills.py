@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.recovery import RecoveringJob
 from tests.contracts.executors.metered import LONG_S, task_managers, until
 from tests.contracts.executors.test_rescaling import running

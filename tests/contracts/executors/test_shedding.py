@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.checkpoint.kept_files import read_kept_files
 from penstock.engine.dataflow.partition_sample import sampling_seed
 from penstock.engine.dataflow.strata_draws import StrataDraws

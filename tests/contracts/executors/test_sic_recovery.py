@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.checkpoint.kept_files import read_kept_files
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.model.connectors import Reader

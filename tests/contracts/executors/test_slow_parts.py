@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_overload import Peak, dear
 

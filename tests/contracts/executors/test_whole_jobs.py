@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.control import quota_file
 from penstock.engine.control.decision_replay import redecide
 from tests.contracts.executors.metered import until

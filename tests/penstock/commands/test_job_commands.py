@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.commands.running_job import client_of
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.runs.own_token import OwnToken, token_folder
 from penstock.state.checkpoints.repository import CheckpointRepository
 from tests.command_line import penstock

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from penstock.commands import top_view
 from penstock.commands.cli import main
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.ledger import Ledger, OperatorLine

@@ -15,7 +15,8 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.dsl.job import Captured, Handle, Job, launching
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Captured, Job, launching
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.runs.run_options import RunOptions

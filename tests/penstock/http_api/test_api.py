@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import penstock as ps
-from penstock.dsl.job import Handle
+from penstock.dsl.handle import Handle
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.http_api import handlers, savepoint_orders
 from penstock.http_api.access import Scope, Tokens

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 from penstock.model.connectors import Reader, Source
 from tests.penstock.front_door import ORDERS, SCHEMA, Script, ScriptReader, Step, batch
 

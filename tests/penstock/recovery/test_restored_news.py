@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.dsl.job import Handle, Job
+from penstock.dsl.handle import Handle
+from penstock.dsl.job import Job
 from penstock.engine.restore.notices import age_text, time_text, where_text
 from penstock.engine.restore.source_positions import PartitionPosition
 from tests.penstock.front_door import noon
