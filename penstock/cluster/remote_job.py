@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Protocol
 
-from penstock.cluster.job_by_name import ByName, SteeringCalls
 from penstock.cluster.job_order import HeadReport, HeadState, StopOrder
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.jobs.attempt import Progress
@@ -18,6 +17,7 @@ from penstock.engine.jobs.running_memory import MemorySummary
 from penstock.engine.moves.move_orders import MoveSummary
 from penstock.model.control import Limits
 from penstock.model.errors import PenstockError, RetryableError, WorkerLostError
+from penstock.runs.steered_job import SteeredJob
 from penstock.runs.steering import await_move
 
 LOOK_S = 0.2
@@ -30,7 +30,7 @@ AWAY_S = 3.0
 """A head that does not answer for so long is spoken of."""
 
 
-class HeadCalls(SteeringCalls, Protocol):
+class HeadCalls(SteeredJob, Protocol):
     """What a driver calls of a head; see `Head`."""
 
     def follow(self, since: int) -> HeadReport:
@@ -132,9 +132,9 @@ class RemoteJob:
         return self._head.rescale(parallelism)
 
     @property
-    def steered(self) -> ByName:
+    def steered(self) -> SteeredJob:
         """The job as it is steered."""
-        return ByName(self._head)
+        return self._head
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance; see `SteerableJob.places`."""

@@ -193,7 +193,7 @@ def route(
         from penstock.commands.running_routes import print_routes
 
         with _steered(job, action_token, address) as steered:
-            print_routes(steered.name(), steered.route(operator, shares or ()), as_json=as_json)
+            print_routes(steered.job, steered.route(operator, shares or ()), as_json=as_json)
 
 
 def rescale(
@@ -220,10 +220,10 @@ def rescale(
         wanted = {operator: parallelism}
         with _steered(job, action_token, address) as steered:
             if dry_run:
-                print_preview(steered.name(), steered.preview_rescale(wanted), as_json=as_json)
+                print_preview(steered.job, steered.preview_rescale(wanted), as_json=as_json)
             else:
                 summary = rescaled(steered, wanted, None if as_json else say)
-                print_rescale(steered.name(), summary, as_json=as_json)
+                print_rescale(steered.job, summary, as_json=as_json)
 
 
 def memory(
@@ -284,7 +284,7 @@ def scale(
 
         with _steered(job, action_token, address) as steered:
             there = place_on(steered, task_managers, None if as_json else say)
-            print_managers(steered.name(), there, as_json=as_json)
+            print_managers(steered.job, there, as_json=as_json)
 
 
 def drain(
@@ -306,7 +306,7 @@ def drain(
 
         with _steered(job, action_token, address) as steered:
             there = drained(steered, task_manager, None if as_json else say)
-            print_managers(steered.name(), there, as_json=as_json)
+            print_managers(steered.job, there, as_json=as_json)
 
 
 @contextmanager
@@ -318,8 +318,7 @@ def _steered(job: str, action_token: str | None, address: str | None) -> Iterato
 
         yield OverHttp(client_of(job, "action_token", action_token))
         return
-    from penstock.cluster.job_by_name import ByName
     from penstock.commands.jobs_on_ray import head_of
 
     with head_of(job, address) as head:
-        yield ByName(head)
+        yield head

@@ -19,20 +19,21 @@ class OverHttp:
 
     client: JobClient
 
-    def name(self) -> str:
-        """See `SteeredJob.name`."""
+    @property
+    def job(self) -> str:
+        """See `SteeredJob.job`."""
         return self.client.status().job
 
-    def known(self) -> TaskManagers:
-        """See `SteeredJob.known`."""
+    def task_managers(self) -> TaskManagers:
+        """See `SteeredJob.task_managers`."""
         return self.client.task_managers().task_managers
 
-    def resize(self, count: int) -> TaskManagers:
-        """See `SteeredJob.resize`."""
+    def resize_managers(self, count: int) -> TaskManagers:
+        """See `SteeredJob.resize_managers`."""
         return self.client.change_task_managers(wanted=count).task_managers
 
-    def drain(self, name: str) -> TaskManagers:
-        """See `SteeredJob.drain`."""
+    def drain_manager(self, name: str) -> TaskManagers:
+        """See `SteeredJob.drain_manager`."""
         return self.client.change_task_managers(drain=name).task_managers
 
     def ask_rescale(self, parallelism: Mapping[str, int]) -> int:

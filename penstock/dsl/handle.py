@@ -141,7 +141,7 @@ class Handle:
 
     def task_managers(self) -> TaskManagers:
         """Return which task managers the job has; raises an OptionError if it has none."""
-        return self._steered().known()
+        return self._steered().task_managers()
 
     def places(self) -> Mapping[str, str]:
         """Return the task manager of each instance that is up, by the instance's name; {}: all are in this process."""

@@ -15,19 +15,20 @@ from penstock.engine.plan.free_edges import Routes
 class SteeredJob(Protocol):
     """A job, asked by any way; orders return at once, and records say what became of them.
 
-    Its methods raise `PenstockError` where it cannot be asked or refuses.
+    Its methods raise `PenstockError` where it cannot be asked or refuses. The head of a job on Ray is one itself.
     """
 
-    def name(self) -> str:
-        """Return its name."""
+    @property
+    def job(self) -> str:
+        """Its name."""
 
-    def known(self) -> TaskManagers:
+    def task_managers(self) -> TaskManagers:
         """Return its task managers."""
 
-    def resize(self, count: int) -> TaskManagers:
+    def resize_managers(self, count: int) -> TaskManagers:
         """Ask for so many; return those there are."""
 
-    def drain(self, name: str) -> TaskManagers:
+    def drain_manager(self, name: str) -> TaskManagers:
         """Let one go for good; return those there are."""
 
     def ask_rescale(self, parallelism: Mapping[str, int]) -> int:
@@ -53,44 +54,45 @@ class SteeredJob(Protocol):
 class LocalJob:
     """A job whose head is in this process."""
 
-    job: SteerableJob
+    running: SteerableJob
 
-    def name(self) -> str:
-        """See `SteeredJob.name`."""
-        return self.job.name
+    @property
+    def job(self) -> str:
+        """See `SteeredJob.job`."""
+        return self.running.name
 
-    def known(self) -> TaskManagers:
-        """See `SteeredJob.known`."""
-        return self.job.managers.known()
+    def task_managers(self) -> TaskManagers:
+        """See `SteeredJob.task_managers`."""
+        return self.running.managers.known()
 
-    def resize(self, count: int) -> TaskManagers:
-        """See `SteeredJob.resize`."""
-        return self.job.managers.resize(count)
+    def resize_managers(self, count: int) -> TaskManagers:
+        """See `SteeredJob.resize_managers`."""
+        return self.running.managers.resize(count)
 
-    def drain(self, name: str) -> TaskManagers:
-        """See `SteeredJob.drain`."""
-        return self.job.managers.drain(name)
+    def drain_manager(self, name: str) -> TaskManagers:
+        """See `SteeredJob.drain_manager`."""
+        return self.running.managers.drain(name)
 
     def ask_rescale(self, parallelism: Mapping[str, int]) -> int:
         """See `SteeredJob.ask_rescale`."""
-        return self.job.rescales.ask(parallelism).number
+        return self.running.rescales.ask(parallelism).number
 
     def rescales(self) -> tuple[RescaleRecord, ...]:
         """See `SteeredJob.rescales`."""
-        return self.job.rescales.records()
+        return self.running.rescales.records()
 
     def preview_rescale(self, parallelism: Mapping[str, int]) -> RescalePreview:
         """See `SteeredJob.preview_rescale`."""
-        return self.job.preview_rescale(parallelism)
+        return self.running.preview_rescale(parallelism)
 
     def move(self, instance: str, task_manager: str) -> int:
         """See `SteeredJob.move`."""
-        return self.job.moves.ask(MoveOrder(instance, task_manager)).number
+        return self.running.moves.ask(MoveOrder(instance, task_manager)).number
 
     def moves(self) -> tuple[MoveRecord, ...]:
         """See `SteeredJob.moves`."""
-        return self.job.moves.records()
+        return self.running.moves.records()
 
     def route(self, operator: str, shares: Sequence[float]) -> Routes:
         """See `SteeredJob.route`."""
-        return self.job.route(operator, shares)
+        return self.running.route(operator, shares)

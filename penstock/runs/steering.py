@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 from penstock.engine.jobs.manager_orders import TaskManagers
 from penstock.engine.jobs.rescale_orders import RescaleRecord, RescaleSummary
 from penstock.engine.moves.move_orders import MoveRecord
 from penstock.model.errors import UserError
 from penstock.runs.steered_job import SteeredJob
+
+T = TypeVar("T")
 
 LOOK_S = 0.1
 """How often a job is asked how far it is."""
@@ -50,6 +53,13 @@ def groups_text(moved: int, of: int) -> str:
     return f"{moved} of {of} key groups have moved"
 
 
+def _await(look: Callable[[], T | None]) -> T:
+    """Look at a job until there is what is waited for, and return that."""
+    while (found := look()) is None:
+        time.sleep(LOOK_S)
+    return found
+
+
 def await_move(job: SteeredJob, number: int, say: Say = None) -> MoveRecord:
     """Wait until a move is done.
 
@@ -57,7 +67,9 @@ def await_move(job: SteeredJob, number: int, say: Say = None) -> MoveRecord:
         UserError: it was not done.
     """
     shown = 0
-    while True:
+
+    def look() -> MoveRecord | None:
+        nonlocal shown
         record = next((item for item in job.moves() if item.number == number), None)
         if record is None:
             raise UserError(f"the job knows nothing of move {number} any more: it, or its head, may have begun anew.")
@@ -68,7 +80,9 @@ def await_move(job: SteeredJob, number: int, say: Say = None) -> MoveRecord:
         if record.moved_key_groups != shown and say is not None:
             shown = record.moved_key_groups
             say(groups_text(shown, record.key_groups))
-        time.sleep(LOOK_S)
+        return None
+
+    return _await(look)
 
 
 def rescaled(job: SteeredJob, parallelism: Mapping[str, int], say: Say = None) -> RescaleSummary:
@@ -79,23 +93,26 @@ def rescaled(job: SteeredJob, parallelism: Mapping[str, int], say: Say = None) -
     """
     groups = MovedGroups(job, ("rescale", "scale"), say)
     number, shown = job.ask_rescale(parallelism), ""
-    while True:
+
+    def look() -> RescaleSummary | None:
+        nonlocal shown
         record = _rescale(job, number)
-        if record.summary is not None:
-            return record.summary
-        if record.state != shown and record.state in STATES and say is not None:
-            say(STATES[record.state])
-        shown = record.state
-        groups.look()
-        time.sleep(LOOK_S)
+        if record.summary is None:
+            if record.state != shown and record.state in STATES and say is not None:
+                say(STATES[record.state])
+            shown = record.state
+            groups.look()
+        return record.summary
+
+    return _await(look)
 
 
 def _rescale(job: SteeredJob, number: int) -> RescaleRecord:
     record = next((item for item in job.rescales() if item.number == number), None)
     if record is None:
-        raise UserError(f"job {job.name()!r} knows nothing of change {number} any more: it may have begun anew.")
+        raise UserError(f"job {job.job!r} knows nothing of change {number} any more: it may have begun anew.")
     if record.state == "failed":
-        raise UserError(f"the parallelism of {job.name()!r} has not changed: {record.failure}")
+        raise UserError(f"the parallelism of {job.job!r} has not changed: {record.failure}")
     return record
 
 
@@ -106,23 +123,27 @@ def place_on(job: SteeredJob, count: int, say: Say = None) -> TaskManagers:
         PenstockError: the job cannot have so many.
     """
     groups = MovedGroups(job, ("drain",), say)
-    shown = len(job.resize(count).live)
-    more = count > shown
-    while True:
-        there = job.known()
+    shown = len(job.resize_managers(count).live)
+    has_more = count > shown
+
+    def look() -> TaskManagers | None:
+        nonlocal shown
+        there = job.task_managers()
         if len(there.live) != shown and say is not None:
             shown = len(there.live)
             say(f"{shown} of {count} task managers are there")
         if there.wanted != count or (len(there.live) == count and not there.leaving):
-            break
+            return there
         groups.look()
-        time.sleep(LOOK_S)
+        return None
+
+    there = _await(look)
+    if not has_more:
+        return there
     until_s = time.monotonic() + WARM_S
-    while more and len(job.known().warm) < count and time.monotonic() < until_s:
-        time.sleep(LOOK_S)
-    if more:
-        rescaled(job, {}, say)
-    return job.known()
+    _await(lambda: len(job.task_managers().warm) >= count or time.monotonic() >= until_s or None)
+    rescaled(job, {}, say)
+    return job.task_managers()
 
 
 def drained(job: SteeredJob, name: str, say: Say = None) -> TaskManagers:
@@ -132,13 +153,17 @@ def drained(job: SteeredJob, name: str, say: Say = None) -> TaskManagers:
         PenstockError: it cannot go.
     """
     groups, leaves = MovedGroups(job, ("drain",), say), False
-    job.drain(name)
-    while True:
-        there = job.known()
+    job.drain_manager(name)
+
+    def look() -> TaskManagers | None:
+        nonlocal leaves
+        there = job.task_managers()
         if name not in (*there.live, *there.leaving):
             return there
         if name in there.leaving and not leaves and say is not None:
             leaves = True
             say(f"{name} leaves: others take over what it hosts")
         groups.look()
-        time.sleep(LOOK_S)
+        return None
+
+    return _await(look)

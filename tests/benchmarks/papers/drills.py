@@ -31,7 +31,7 @@ BASE, HIGH, HIGHEST, LOW = 600.0, 1500.0, 2700.0, 300.0
 STEP_S, UNTIL_S, MINIMUM = 120.0, 420.0, 0.3
 BACKLOG_S, USUAL_S, SLOW_S = 5.0, 2e-4, 2e-3
 """For so long a backlog comes at a cold start; what a call of the service takes, and where it is slow."""
-PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+PARAMETERS: dict[str, Mapping[str, Any]] = {
     "ds2": {},
     "ds2-fitted": {},
     "qod": {"warm_up.timeout_s": 0.0},

@@ -111,7 +111,7 @@ def test_a_slow_service_lets_rows_wait_and_nothing_grow(scaler: str) -> None:
 def test_without_the_guard_a_slow_service_lets_scalers_grow(scaler: str) -> None:
     """The negative control of the row above."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PARAMETERS, scaler, {"limits.slower": float("inf")})  # type: ignore[arg-type]
+        patch.setitem(PARAMETERS, scaler, {"limits.slower": float("inf")})
         run = drill("slow service", "qod", scaler)
     assert [record for record in run.acted(scaler) if STEP_S < record.time_s < 2 * STEP_S]
 
@@ -143,7 +143,7 @@ def test_fed_with_rates_after_shedders_and_not_told_of_them_a_scaler_does_not_re
 def test_shedding_that_lasts_lets_a_scaler_decide_before_its_time() -> None:
     slow = {"ds2.pace.interval_s": 200.0, "ds2.pace.warm_up_s": 10.0, "ds2.factor": 0.3}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PARAMETERS, "justin", slow)  # type: ignore[arg-type]
+        patch.setitem(PARAMETERS, "justin", slow)
         told = drill("step up", "qod", "justin")
         untold = drill("step up", "qod", "justin", sustained_cycles=10**6)
     first, later = told.acted("justin")[0].time_s, untold.acted("justin")[0].time_s

@@ -21,7 +21,7 @@ READS_AND_WORKS = {name: OF_A_JOB[name] for name in ("ds2", "justin")}
 @pytest.fixture(autouse=True)
 def _of_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, given in READS_AND_WORKS.items():
-        monkeypatch.setitem(PARAMETERS, name, {**PARAMETERS[name], **given})  # type: ignore[arg-type]
+        monkeypatch.setitem(PARAMETERS, name, {**PARAMETERS[name], **given})
 
 
 def together(shape: str, sizing: str, until_s: float = 600.0) -> SteeredRun:

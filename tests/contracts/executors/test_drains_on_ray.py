@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.heads import find_head
-from penstock.cluster.job_by_name import ByName
 from penstock.dsl.handle import Handle
 from penstock.runs.steering import drained, place_on
 from tests.contracts.executors.metered import ROWS, MeteredJob, until
@@ -27,19 +26,19 @@ def test_nothing_begins_anew_until_a_head_is_lost(tmp_path: Path, on_ray: RayClu
     job.give(0)
     handle = job.start(executor="ray", task_managers=2, parallelism=1)
     read(job, handle, 600)
-    named = ByName(find_head("metered"))
+    named = find_head("metered")
     for rows, operator, count in ((1_000, "per key", 2), (1_400, "numbers", 2), (1_800, "per key", 1)):
         assert handle.rescale(operator, count).live
         read(job, handle, rows)
     assert drained(named, "tm-0").live == ("tm-1",)
     read(job, handle, 2_200)
     assert restarts(handle) == 0
-    assert any("DRAINED: tm-0, while the job ran" in line for line in named.head.report(0).lines)
+    assert any("DRAINED: tm-0, while the job ran" in line for line in named.report(0).lines)
     until(lambda: len(on_ray.task_managers()) == 1, handle)
     assert len(place_on(named, 2).live) == 2
     read(job, handle, 2_600)
     # The plan that runs has gaps in its numbers, and that of the job has none: the head that follows builds all anew.
-    kill_head(named.head)
+    kill_head(named)
     job.give(ROWS)
     handle.wait()
     job.check()

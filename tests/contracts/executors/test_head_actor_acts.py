@@ -8,7 +8,6 @@ import pytest
 
 import penstock as ps
 from penstock.cluster.heads import Head, HeadAwayError, find_head
-from penstock.cluster.job_by_name import ByName
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.runs.steering import drained, place_on, rescaled
@@ -77,7 +76,7 @@ def test_parallelism_changes_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
     preview = handle.preview_rescale("per second", 3)
     assert preview.before == {"per second": 2, "windows": 2} and preview.after == {"per second": 3, "windows": 3}
     said: list[str] = []
-    summary = rescaled(ByName(find_head("metered")), {"per second": 3}, said.append)
+    summary = rescaled(find_head("metered"), {"per second": 3}, said.append)
     assert summary.after == preview.after and summary.key_groups_moved == preview.key_groups_moved > 0
     assert {move.cause for move in handle.moves()} == {"rescale"} and summary.moves
     assert all(line.endswith("key groups have moved") for line in said)
@@ -129,7 +128,7 @@ def test_task_managers_come_and_go_by_name(tmp_path: Path, on_ray: RayCluster) -
     handle = job.start(executor="ray", task_managers=1, parallelism=2)
     job.give(1_000)
     until(lambda: handle.metrics().source_rows == PARTITIONS * 1_000, handle)
-    named = ByName(find_head("metered"))
+    named = find_head("metered")
     assert place_on(named, 2).live == ("tm-0", "tm-1")
     until(lambda: len(on_ray.task_managers()) == 2, handle)
     assert drained(named, "tm-0").live == ("tm-1",)

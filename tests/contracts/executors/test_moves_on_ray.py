@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.heads import find_head
-from penstock.cluster.job_by_name import ByName
 from penstock.engine.core.failpoint_settings import VARIABLE
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.moves.move_orders import MoveOrder, MoveRecord
 from penstock.model.errors import RetryableError, UserError
+from penstock.runs.steered_job import SteeredJob
 from penstock.runs.steering import await_move
 from tests.contracts.executors.metered import LONG_S, PARTITIONS, ROWS, MeteredJob, until
 from tests.contracts.executors.test_head_actor_acts import is_adopted, kill_head
@@ -20,7 +20,7 @@ from tests.ray_cluster import GROUP, RayCluster
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 
 
-def moved(job: ByName, instance: str) -> MoveRecord:
+def moved(job: SteeredJob, instance: str) -> MoveRecord:
     """Move what an instance has to the other task manager, and wait until it is there."""
     for manager in job.known().live:
         try:
@@ -37,12 +37,11 @@ def test_a_head_that_follows_knows_what_has_moved(tmp_path: Path, on_ray: RayClu
     handle = job.start(executor="ray", task_managers=2, parallelism=2)
     read(job, handle, 1_000)
     head = find_head("metered")
-    named = ByName(head)
     keyed = [f"{item.task}[{item.instance}]" for item in handle.metrics().instances if item.task.startswith("per ")]
     assert len(keyed) == 4
     given = [name for name in keyed if name.endswith("[1]")]
     for name in given:
-        record = moved(named, name)
+        record = moved(head, name)
         assert record.moved_key_groups == record.key_groups > 0
         assert record.summary is not None and record.summary.state_bytes > 0
     kill_head(head)
@@ -50,10 +49,10 @@ def test_a_head_that_follows_knows_what_has_moved(tmp_path: Path, on_ray: RayClu
     read(job, handle, 2_000)
     for name in given:
         with pytest.raises(UserError, match="has no key groups: they have moved before"):
-            moved(named, name)
+            moved(head, name)
     for name in keyed:
         if name not in given:
-            assert moved(named, name).key_groups == 128
+            assert moved(head, name).key_groups == 128
     job.give(ROWS)
     handle.wait()
     job.check()

@@ -6,7 +6,6 @@ import pytest
 
 import penstock as ps
 from penstock.cluster.heads import find_head
-from penstock.cluster.job_by_name import ByName
 from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, until
 from tests.contracts.executors.test_head_actor_acts import is_adopted, kill_head
 from tests.contracts.executors.test_recovery import kill
@@ -29,12 +28,12 @@ def test_they_hold_for_the_head_that_follows_and_when_a_task_manager_is_lost(
     job = MeteredJob(tmp_path)
     job.give(0)
     handle = start(job, {"executor": "ray", "task_managers": 2})
-    named = ByName(find_head("routed"))
+    named = find_head("routed")
     assert named.route("spread", [3, 1]) == {"spread": (0.75, 0.25)}
     until(lambda: route(handle).shares == (0.75, 0.25), handle)
     assert share_of_the_first(job, handle, 500) == pytest.approx(0.75, abs=0.15)
-    kill_head(named.head)
-    until(lambda: is_adopted(named.head), handle)
+    kill_head(named)
+    until(lambda: is_adopted(named), handle)
     until(lambda: bool(handle.metrics().routes) and route(handle).shares == (0.75, 0.25), handle)
     assert share_of_the_first(job, handle, 1_500) == pytest.approx(0.75, abs=0.15)
     with pytest.raises(ps.OptionError, match="nothing comes to 'per key' that may go to any"):

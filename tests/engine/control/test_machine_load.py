@@ -83,7 +83,8 @@ def test_those_of_one_host_or_control_group_share_its_memory() -> None:
     # 600 are free on the first host, 300 for each of two; a container has what it may have, whoever is beside it.
     assert found == {"tm-0": 600.0, "tm-1": 400.0, "tm-2": 500.0, "tm-3": 1_000.0}
     columns = machine_columns([*windows, "tm-4"], [], windows, {}, {})
-    np.testing.assert_array_equal(columns.memory_limit_bytes, [*found.values(), np.nan])  # type: ignore[arg-type]
+    assert columns.memory_limit_bytes is not None
+    np.testing.assert_array_equal(columns.memory_limit_bytes, [*found.values(), np.nan])
     assert usable_machines(columns, 10.0).all()
     # What processes share counts in each of them: together they may seem to have more than there is, and go on.
     above = {"tm-0": held(900, 1_000.0), "tm-1": held(300, 1_000.0)}

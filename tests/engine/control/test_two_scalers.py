@@ -9,7 +9,7 @@ from penstock.engine.control.levers import Levers
 from penstock.engine.control.start_control import start_control
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
-from penstock.model.control import Control, ControlOptions
+from penstock.model.control import Control, ControlOptions, Mode
 from penstock.model.errors import OptionError
 from penstock.model.scaling_status import ScalingStatus, together
 from tests.engine.control.readings import SECOND_NS
@@ -20,8 +20,8 @@ PARAMETERS = {"sage.windows": 1 / 60, "ds2": {"pace": {"interval_s": 5.0, "warm_
 
 
 def both(running: Running, folder: Path, *, acts: bool = True) -> tuple[JobPlan, ControlOptions, Levers]:
-    mode = "act" if acts else "recommend"
-    control = Control(scale=NAMES, mode=mode, cores=4, parameters=PARAMETERS, first_cores=1.0)  # type: ignore[arg-type]
+    mode: Mode = "act" if acts else "recommend"
+    control = Control(scale=NAMES, mode=mode, cores=4, parameters=PARAMETERS, first_cores=1.0)
     running.memory.change(GRAPH, LoopOptions(), {AGG: 16 << 20}, paged=True)
     plan = JobPlan("shop", GRAPH, LoopOptions(state_bytes=16 << 20), folder)
     levers = Levers(sizes=running.actuator(4), memory=running.memory)

@@ -194,4 +194,4 @@ def test_a_driver_has_state_moved_and_hears_what_that_took() -> None:
     with pytest.raises(UserError, match=r"count\[9\] has not moved: there is no such instance"):
         job.move("count[9]", "tm-1")
     assert [record.state for record in job.steered.moves()] == ["done", "failed"]
-    assert job.steered.name() == "shop"
+    assert job.steered.job == "shop"

@@ -46,10 +46,9 @@ class Pool:
         self._orders.tell(self._there)
         self.placed = 0
 
-    def name(self) -> str:
-        return "shop"
+    job = "shop"
 
-    def known(self) -> TaskManagers:
+    def task_managers(self) -> TaskManagers:
         there = self._there
         while (order := self._orders.take()) is not None:
             live = tuple(name for name in there.live if name not in order.drained)
@@ -63,10 +62,10 @@ class Pool:
         self._orders.tell(self._there)
         return self._there
 
-    def resize(self, count: int) -> TaskManagers:
+    def resize_managers(self, count: int) -> TaskManagers:
         return self._orders.resize(count)
 
-    def drain(self, name: str) -> TaskManagers:
+    def drain_manager(self, name: str) -> TaskManagers:
         self._begin("drain")
         return self._orders.drain(name)
 
