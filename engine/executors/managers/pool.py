@@ -121,9 +121,7 @@ class ManagerPool(Generic[End]):
 
     def live(self) -> Sequence[str]:
         """Return those that instances can be given to, oldest first."""
-        return [
-            name for name, member in self._members.items() if member.state not in _UNUSABLE and not self._leaves(member)
-        ]
+        return [name for name, member in self._members.items() if member.is_usable and not self._leaves(member)]
 
     def warm(self) -> Sequence[str]:
         """Return those of the `live` that have loaded their kernels, or have instances."""
@@ -162,12 +160,17 @@ class ManagerPool(Generic[End]):
 
     def resize(self, count: int, drained: Iterable[str] = ()) -> None:
         """Want so many from now on, and let some go for good; what these host begins elsewhere behind a checkpoint."""
-        self._count = count
+        self._count, now_ns = count, self._clock.monotonic_ns()
         for name in drained:
-            member = self._members.get(name)
-            if member is not None and member.order_ns is None:
-                member.order_ns = self._clock.monotonic_ns()
-                member.leave_ns = member.order_ns + LEAVE_BEHIND_CHECKPOINT_NS
+            if (member := self._members.get(name)) is not None:
+                member.let_go(now_ns, LEAVE_BEHIND_CHECKPOINT_NS)
+        staying = [item for item in self._members.items() if not self._leaves(item[1])]
+        # Who is about to join was nobody's choice as it was said who leaves: there would be one too many for good.
+        for name, member in sorted(staying, key=lambda item: not item[1].is_usable)[count:]:
+            if member.is_usable:
+                member.let_go(now_ns, LEAVE_BEHIND_CHECKPOINT_NS)
+            else:
+                self._drop(name)
         self._look_ns = 0
         try:
             self._start_missing()
@@ -389,8 +392,6 @@ class ManagerPool(Generic[End]):
         self._inbox.append((name, reason))
         self._wake()
 
-
-_UNUSABLE = (ManagerState.STARTED, ManagerState.OUTLIVING)
 
 _ORDERS = {
     ms.Deploy: ManagerEvent.DEPLOY_ORDERED,

@@ -20,3 +20,13 @@ class PoolMember:
     """It has loaded its kernels."""
     is_released: bool = False
     """It was told that it may go."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has joined, so that instances can be given to it."""
+        return self.state not in (ManagerState.STARTED, ManagerState.OUTLIVING)
+
+    def let_go(self, now_ns: int, stays_ns: int) -> None:
+        """Tell it to end for good, unless it was told before; it stays no longer than so."""
+        if self.order_ns is None:
+            self.order_ns, self.leave_ns = now_ns, now_ns + stays_ns

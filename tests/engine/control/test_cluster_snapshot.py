@@ -108,21 +108,23 @@ def test_a_row_waits_and_is_worked_on_for_no_longer_than_it_can_have_been_there(
     assert (reads_ns < (OPTIONS.batch_rows * (own.busy_ns + own.output_wait_ns + own.core_wait_ns))[~fed]).all()
 
 
-def test_latency_is_the_time_of_all_rows_by_those_that_were_taken(tmp_path: Path) -> None:
+def test_latency_is_the_time_of_all_rows_by_those_that_were_taken_or_wait(tmp_path: Path) -> None:
     _, readings = ran(tmp_path)
     first, last = replace(readings[0], time_ns=0), readings[-1]
     row_ns, taken = first.row_ns.copy(), first.records_in.copy()
-    # 40 rows spent 6 s in all; 10 of another wait, and none was taken; nothing came to a third.
-    row_ns[[2, 3]] += 6e9
+    # 40 rows spent 6 s in all; 10 of another wait, and none was taken; 40 of a third wait, and one was; nothing came to
+    # a fourth.
+    row_ns[[2, 3, 4]] += 6e9
     taken[2] += 40
-    waiting = np.array([0.0, 0.0, 0.0, 10.0, 0.0, 0.0])
+    taken[4] += 1
+    waiting = np.array([0.0, 0.0, 0.0, 10.0, 40.0, 0.0])
     spent_ns = first.spent_ns.copy()
     spent_ns[:, 3] += last.time_ns
     second = replace(first, time_ns=last.time_ns, spent_ns=spent_ns, row_ns=row_ns, records_in=taken)
     second = replace(second, read_ns=first.read_ns + last.time_ns, queue_rows=waiting)
     latency_ms = cluster_snapshot("test", 1, first, second, MACHINE).instances.latency_ms
     assert latency_ms is not None
-    np.testing.assert_allclose(latency_ms, [np.nan, np.nan, 150.0, 600.0, np.nan, np.nan])
+    np.testing.assert_allclose(latency_ms, [np.nan, np.nan, 150.0, 600.0, 150.0, np.nan])
 
 
 def test_what_waits_is_what_was_sent_and_not_taken(tmp_path: Path) -> None:

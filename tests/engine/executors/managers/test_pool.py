@@ -207,3 +207,31 @@ def test_who_is_told_to_end_is_let_go_unless_the_job_is_ending(
         lost = [news for news in head.pool.turn() if isinstance(news, Lost)]
         assert lost == ([] if stopping else [Lost("tm-1", "it was told to end (SIGTERM)")])
         attempt.take_down(None, RuntimeError())
+
+
+def test_one_that_is_about_to_join_does_not_stay_beyond_the_number_that_is_wanted(tmp_path: Path) -> None:
+    """It comes in the place of one that was lost, and was not there yet as it was said which ones leave."""
+    scene = Scene(tmp_path, count=3)
+    with scene.head as head:
+        head.await_managers(ignore)
+        list(scene.news_until(lambda: len(head.pool.live()) == 3))
+        scene.launcher.answer = lambda name, order: []
+        lost_of(scene, "tm-0")
+        assert scene.launcher.started[-1] == "tm-3" and head.pool.has("tm-3")
+        head.pool.resize(1, ("tm-2",))
+        assert head.pool.live() == ["tm-1"] and [*head.pool.leaving()] == ["tm-2"]
+        assert not head.pool.has("tm-3") and "tm-3" not in scene.launcher.managers
+        head.pool.release("tm-2")
+        list(scene.news_until(lambda: not head.pool.leaving()))
+        assert head.pool.awaited() == 0 and len(scene.launcher.started) == 4
+
+
+def test_one_that_has_joined_since_it_was_said_who_leaves_leaves_too(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, count=3)
+    with scene.head as head:
+        head.await_managers(ignore)
+        list(scene.news_until(lambda: len(head.pool.live()) == 3))
+        lost_of(scene, "tm-0")
+        list(scene.news_until(lambda: len(head.pool.live()) == 3))
+        head.pool.resize(1, ("tm-2",))
+        assert head.pool.live() == ["tm-1"] and {*head.pool.leaving()} == {"tm-2", "tm-3"}
