@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 
 def moved(job: SteeredJob, instance: str) -> MoveRecord:
     """Move what an instance has to the other task manager, and wait until it is there."""
-    for manager in job.known().live:
+    for manager in job.task_managers().live:
         try:
             return await_move(job, job.move(instance, manager))
         except UserError as error:
