@@ -211,7 +211,8 @@ def test_a_small_run_sheds_on_a_real_broker_and_is_kept(tmp_path: Path) -> None:
     run = SeenRun(tmp_path / "fair-1")
     assert run.shed > 0 and run.capacity > 0
     share = of_phase(run)
-    assert len(share) == 3 and share.min() > 0.0 and share.max() <= 1.0
+    # Beside other programs a query may get nothing in six seconds.
+    assert len(share) == 3 and share.min() >= 0.0 and 0.0 < share.max() <= 1.0
     # Loads are those of one rate times the rates of the topics.
     offered = [run.offered([topic]).rows[-1] for topic in run.topics]
     assert [each / offered[0] for each in offered] == pytest.approx(rates(3).tolist(), rel=0.1)

@@ -22,7 +22,8 @@ CRASHES = Faults.of(("delay", "crash"))
 
 FEW = (1, 4, 6, 8, 14)
 """Seeds in which a task manager comes to go while the job runs, in one pipeline or another."""
-MANY = range(1, 61)
+MANY = (84, *range(1, 61))
+"""Those of which one at least ends at once behind a drain, before the next checkpoint."""
 
 
 def drained(name: str, folder: Path, faults: Faults = CALM, *, rescales: bool = False) -> Simulation:
