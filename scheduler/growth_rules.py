@@ -69,10 +69,9 @@ class CpuUp(Rule):
         fires = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) | _is_throttled(window, limits)
         with np.errstate(invalid="ignore"):
             needed = cores_needed(window, limits, 0.0) + cores_to_catch_up(window, limits)
-            is_enough = needed <= limits.up * cores
-            # What is needed is told by the rows that come and what a row has cost; unknown, or contradicted, it says
-            # nothing.
-            most = np.where(needed > cores, needed * (1 + limits.margin), np.inf)
+            # What is needed is told by the rows that come and what a row has cost; unknown, it says nothing.
+            most = np.where(np.isnan(needed), np.inf, needed * (1 + limits.margin))
+        is_enough = most <= cores
         return SizingProposal(np.asarray(fires & ~is_enough, np.bool_), np.minimum(cores * limits.growth, most))
 
 

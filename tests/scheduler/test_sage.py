@@ -117,6 +117,16 @@ def test_cores_grow_to_the_need_and_not_beyond_it(needs: float) -> None:
     assert last.cores is not None and 1.0 < last.cores / needs <= 1.17
 
 
+@pytest.mark.parametrize("needs", [3.4, 3.55, 3.7, 3.95])
+def test_cores_that_are_used_up_by_rows_that_keep_up_grow_by_the_margin_and_no_more(needs: float) -> None:
+    """What a shrink leaves, the need and the margin, is no reason to grow: it is used for more than `up`."""
+    decided = simulate(Sage(), 60, {"a": lambda number, has: {"cpu": needs}})
+    grown = [
+        size.cores for _, decision in decided if isinstance(decision, RescalePlan) for size in decision.applications
+    ]
+    assert grown == ([] if 1.12 * needs <= 4.0 else [pytest.approx(1.12 * needs)])
+
+
 def test_rows_that_are_late_once_ask_for_threads_unless_cores_lack_right_after() -> None:
     def burst(throttled: float) -> Uses:
         def uses(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
