@@ -120,8 +120,11 @@ class Beginnings:
             self._passed_over = before if elsewhere else 0
         loaded = self._repository.latest() if last > self._passed_over else None
         if loaded is not None and loaded.manifest.epoch > self._passed_over:
+            self._repository.pass_over(loaded.skipped)
             return loaded
         if last > self._passed_over:
+            if loaded is not None:
+                self._repository.pass_over([item for item in loaded.skipped if item.epoch > self._passed_over])
             self._warn("CHECKPOINTS SKIPPED: all since the start are damaged; the job begins where it was told to.")
         return None if self._restore.savepoint is None else self._repository.savepoint(self._restore.savepoint)
 

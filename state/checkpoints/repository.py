@@ -28,7 +28,15 @@ from penstock.state.checkpoints.results import (
     describe_skipped,
 )
 from penstock.state.checkpoints.uploads import FILES, CheckpointUploads, uploading_runs
-from penstock.state.checkpoints.visible_checkpoints import fenced, manifest_name, run_of, strays, visible
+from penstock.state.checkpoints.visible_checkpoints import (
+    fenced,
+    manifest_name,
+    mark_of,
+    passed_over,
+    run_of,
+    strays,
+    visible,
+)
 from penstock.state.files.durable_files import DurableFiles, check_name
 from penstock.state.leases.run_records import RUNS, Seal, decode_seal, encode_seal, read_names
 
@@ -143,8 +151,10 @@ class CheckpointRepository(CheckpointUploads):
         """
         skipped: list[SkippedCheckpoint] = []
         verdicts: dict[FileEntry, str | None] = {}
+        passed = self._passed_over()
         for epoch, name in reversed(self._visible().items()):
             try:
+                _check_counts(name, passed)
                 manifest = self._manifest(epoch, name)
                 self._verify(manifest, self._shared, verdicts)
                 self._loaded = uploading_runs(manifest)
@@ -162,11 +172,28 @@ class CheckpointRepository(CheckpointUploads):
         """Return the checkpoint of an epoch, having checked every byte.
 
         Raises:
-            CheckpointError: there is none, or it is damaged.
+            CheckpointError: there is none, or it is damaged or was passed over.
         """
-        manifest = self._manifest(epoch, self._visible().get(epoch))
+        name = self._visible().get(epoch)
+        _check_counts(name, self._passed_over())
+        manifest = self._manifest(epoch, name)
         self._verify(manifest, self._shared, {})
         return LoadedCheckpoint(manifest)
+
+    def pass_over(self, checkpoints: Iterable[SkippedCheckpoint]) -> None:
+        """Never restore these again: sinks take back what came of them, and a file may be whole again one day.
+
+        Their epochs stay taken. Call it before sinks recover.
+
+        Raises:
+            RetryableError: the storage failed; pass over them again.
+        """
+        with self._changing:
+            names, passed = self._visible(), self._passed_over()
+            for checkpoint in checkpoints:
+                name = names.get(checkpoint.epoch)
+                if name is not None and name not in passed:
+                    self.files.write(f"{CHECKPOINTS}/{mark_of(name)}", b"")
 
     def retain(self, count: int) -> RetentionResult:
         """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.
@@ -183,15 +210,18 @@ class CheckpointRepository(CheckpointUploads):
         with self._changing:
             manifests, unreadable = self._manifests()
             present = set(self.files.list(FILES))
-            sound = present - self._damaged
-            complete = [epoch for epoch, manifest in manifests.items() if sound.issuperset(manifest.files())]
+            sound, counting, passed = present - self._damaged, self._visible(), self._passed_over()
+            complete = [
+                epoch
+                for epoch, manifest in manifests.items()
+                if counting[epoch] not in passed and sound.issuperset(manifest.files())
+            ]
             oldest = complete[-count] if len(complete) >= count else 0
             old = {epoch: manifest for epoch, manifest in manifests.items() if epoch < oldest}
             deleted_epochs = sorted([*old, *(bad.epoch for bad in unreadable if bad.epoch < oldest)])
-            counting = self._visible()
             for epoch in deleted_epochs:
                 failpoint("checkpoint.retain.before_manifest")
-                self.files.delete(f"{CHECKPOINTS}/{counting[epoch]}")
+                self._delete_manifests((counting[epoch],), passed)
                 failpoint("checkpoint.retain.manifest_deleted")
             staying = tuple(bad for bad in unreadable if bad.epoch >= oldest)
             needed = _stored(manifest for epoch, manifest in manifests.items() if epoch not in old)
@@ -206,8 +236,9 @@ class CheckpointRepository(CheckpointUploads):
         with self._changing:
             for folder in (FILES, CHECKPOINTS):
                 self.files.clear_unfinished(folder)
-            unseen = fenced(self.files.list(CHECKPOINTS), self._visible(), self._run)
-            self.files.delete(*(f"{CHECKPOINTS}/{name}" for name in unseen))
+            names = self.files.list(CHECKPOINTS)
+            passed = passed_over(names)
+            self._delete_manifests((*fenced(names, self._visible(), self._run), *passed.difference(names)), passed)
             self._savepoints.delete_incomplete()
             manifests, unreadable = self._manifests()
             if not unreadable:
@@ -283,6 +314,14 @@ class CheckpointRepository(CheckpointUploads):
         self.files.delete(*(f"{FILES}/{name}" for name in stored))
         failpoint("checkpoint.retain.files_deleted")
 
+    def _delete_manifests(self, names: Sequence[str], passed: frozenset[str]) -> None:
+        """Delete manifests, there or not, and after them the marks that they were passed over."""
+        marks = [mark_of(name) for name in names if name in passed]
+        self.files.delete(*(f"{CHECKPOINTS}/{name}" for name in [*names, *marks]))
+
+    def _passed_over(self) -> frozenset[str]:
+        return passed_over(self.files.list(CHECKPOINTS))
+
     def _manifests(self) -> tuple[dict[int, CheckpointManifest], list[SkippedCheckpoint]]:
         """Return the manifests that can be read, by ascending epoch, and the others."""
         manifests: dict[int, CheckpointManifest] = {}
@@ -342,6 +381,11 @@ class CheckpointRepository(CheckpointUploads):
                     first = f"operator {instance.operator!r}, instance {instance.instance}: {verdicts[entry]}"
         if first is not None:
             raise CheckpointError(first)
+
+
+def _check_counts(name: str | None, passed: frozenset[str]) -> None:
+    if name in passed:
+        raise CheckpointError("a start has gone back behind it, and outputs have taken back what came of it.")
 
 
 def _stored(manifests: Iterable[CheckpointManifest]) -> set[str]:

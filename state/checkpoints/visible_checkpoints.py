@@ -11,6 +11,8 @@ from penstock.state.leases.run_records import Seal
 
 _MANIFEST = re.compile(r"([0-9]{10})(?:-([0-9]{10}))?\.json\Z")
 
+_PASSED_OVER = ".passed"
+"""Behind the name of a manifest: a file that says that a start has gone back behind its checkpoint."""
 
 LAST_REAL_EPOCH = 4_999_999_999
 """No job comes to a later epoch, with a checkpoint a second for 158 years: a manifest of one is not its own."""
@@ -19,6 +21,16 @@ LAST_REAL_EPOCH = 4_999_999_999
 def manifest_name(epoch: int, run: int) -> str:
     """Return the name of a manifest; run 0 is none."""
     return f"{epoch:010d}-{run:010d}.json" if run else f"{epoch:010d}.json"
+
+
+def mark_of(name: str) -> str:
+    """Return the name of the file that says that the checkpoint of a manifest was passed over."""
+    return f"{name}{_PASSED_OVER}"
+
+
+def passed_over(names: Iterable[str]) -> frozenset[str]:
+    """Return the names of the manifests, there or not, whose checkpoints were passed over."""
+    return frozenset(name.removesuffix(_PASSED_OVER) for name in names if name.endswith(_PASSED_OVER))
 
 
 def run_of(name: str) -> int:

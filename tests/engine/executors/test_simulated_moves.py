@@ -108,6 +108,11 @@ def test_a_move_completes_though_every_channel_is_full(name: str, tmp_path: Path
     check([simulation.run(seed) for seed in range(1, 9)])
 
 
+def test_a_checkpoint_that_was_passed_over_is_not_gone_on_from_once_it_is_whole_again(tmp_path: Path) -> None:
+    """A file of it is damaged; the next checkpoint uploads the same bytes again, and is never published."""
+    assert moving("tumbled", tmp_path, IN_MEMORY).run(62).problem is None
+
+
 def test_buckets_that_are_outside_move(tmp_path: Path) -> None:
     simulation = moving("sessions", tmp_path, TINY)
     check([simulation.run(seed) for seed in range(1, 5)])

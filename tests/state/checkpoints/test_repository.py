@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.model import failpoints
 from penstock.model.errors import CheckpointError, OptionError, RetryableError
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.results import Traffic
+from penstock.state.checkpoints.results import SkippedCheckpoint, Traffic
 from penstock.state.files.local_files import LocalFiles
 from penstock.state.files.simulated_files import SimulatedFiles
 from tests.state.checkpoints.checkpoint_support import (
@@ -188,6 +188,40 @@ def test_a_damaged_file_is_uploaded_again_and_not_reused():
     assert restarted.add_file(5, "4.sst", content(4)["4.sst"]) == damaged
     assert restarted.publish(manifest_of(5, [damaged])).uploaded_files == 1
     assert restored(restarted, restarted.latest()) == {"4.sst": content(4)["4.sst"]}
+
+
+def test_what_was_passed_over_is_not_restored_again_though_its_files_are_whole_again():
+    """The job goes back from 4 to 3; its next checkpoint uploads the damaged file again, and is never published."""
+    disk, repository = simulated()
+    checkpoint(repository, 3)
+    checkpoint(repository, 4)
+    damaged = next(file for file in repository.load(4).manifest.instances[0].files if file.name == "4.sst")
+    disk.flip(f"files/{damaged.digest}", 5)
+    restarted = CheckpointRepository(SimulatedFiles(disk))
+    restarted.pass_over(restarted.latest().skipped)
+    restarted.add_file(5, "4.sst", content(4)["4.sst"])
+    later = CheckpointRepository(SimulatedFiles(disk))
+    loaded = later.latest()
+    assert loaded.manifest.epoch == 3 and "gone back behind it" in loaded.warning()
+    assert later.epochs() == [3, 4] and later.newest().epoch == 4
+    with pytest.raises(CheckpointError, match="gone back behind it"):
+        later.load(4)
+    later.pass_over(loaded.skipped)
+    # It does not count as one of those that are retained, and its mark goes with it.
+    assert later.retain(1).epochs == ()
+    checkpoint(later, 5)
+    assert later.retain(1).epochs == (3, 4)
+    assert [path for path in paths(disk) if path.startswith("checkpoints/")] == ["checkpoints/0000000005.json"]
+
+
+def test_a_mark_whose_manifest_a_crash_has_let_go_is_swept():
+    disk, repository = simulated()
+    checkpoint(repository, 3)
+    checkpoint(repository, 4)
+    repository.pass_over([SkippedCheckpoint(4, "damaged")])
+    disk.remove("checkpoints/0000000004.json")
+    CheckpointRepository(SimulatedFiles(disk)).sweep()
+    assert [path for path in paths(disk) if path.startswith("checkpoints/")] == ["checkpoints/0000000003.json"]
 
 
 def test_a_fetch_checks_again(tmp_path):
