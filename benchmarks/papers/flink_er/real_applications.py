@@ -28,9 +28,6 @@ EVENTS = f"{_MODULE}:events"
 HELD = {True: f"{_MODULE}:every_word_large", False: f"{_MODULE}:every_word"}
 """What makes lines with every word once, 1 GB of state or a tenth."""
 
-HELD_BY_MOST = f"{_MODULE}:most_words"
-"""What makes lines with most words once: two thirds of the least budgets of two instances."""
-
 QUERY = "counts"
 COUNT = "count"
 """What the operator is called that counts, and waits."""
@@ -41,7 +38,7 @@ READERS = 2
 ROW_S = 0.002
 """So long a row waits, as for an answer, which takes no core."""
 
-WORDS, LARGE_WORDS, MOST_WORDS = 10_000, 100_000, 7_500
+WORDS, LARGE_WORDS = 10_000, 100_000
 HELD_BYTES = 10_000
 """Of each word, beside its count."""
 
@@ -80,11 +77,6 @@ def every_word() -> list[bytes]:
 def every_word_large() -> list[bytes]:
     """Return the same of ten times as many words."""
     return _held(LARGE_WORDS)
-
-
-def most_words() -> list[bytes]:
-    """Return the same of three quarters of the words."""
-    return _held(MOST_WORDS)
 
 
 def events() -> list[bytes]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.papers.flink_er.real_applications import HELD_BYTES, MOST_WORDS
 from penstock.benchmarks.papers.real.seen import ACTIONS
 from penstock.benchmarks.papers.real.steady import (
     CONTROL,
@@ -30,7 +29,6 @@ from penstock.engine.control.recorded_windows import ticks_of, wholes_of
 from penstock.model.plan import Cause, NoChange, RescalePlan, ShedPlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog
-from penstock.scheduler.memory_choice import BUDGETS
 from tests.engine.control.recorded import second
 from tests.scheduler.sage_applications import snapshot
 
@@ -119,10 +117,6 @@ def test_cases_say_who_acts() -> None:
     assert (sizing.control["scale"], sizing.control["mode"]) == ("ds2", "act")
     assert (shedding.control["shed"], "scale" in shedding.control) == ("qod", False)
     assert sizing.loads == steady_case(600.0).loads and not sizing.is_watched
-    assert sizing.first == steady_case(600.0).first != {}
-
-
-def test_state_needs_most_of_the_least_budgets_and_leaves_room() -> None:
-    """So none of who sizes memory has a reason to want more or less of it."""
-    held_bytes = 2 * HELD_BYTES * MOST_WORDS  # What holds a word takes as much again.
-    assert 0.6 < held_bytes / (2 * min(BUDGETS)) < 0.75
+    # Whoever sizes whole jobs would take away what the least budget of others has too much.
+    whole = acting_case(600.0, "sage-at-once")
+    assert whole.start["state_bytes"] < sizing.start["state_bytes"] == steady_case(600.0).start["state_bytes"]
