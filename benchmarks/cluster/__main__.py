@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
     parser.add_argument("--load", type=float, default=0.6, help="of a move: the share of what its job can take")
     parser.add_argument("--quiet-s", type=float, default=60.0, help="before and behind a move")
+    parser.add_argument("--lead-s", type=float, help="of a move: begin it so long before a checkpoint is due")
     parser.add_argument("--picture", type=Path, default=RESULTS / "move.svg", help="of a move, as SVG")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
@@ -76,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "rescale" in wanted:
         figures["rescale"] = rescale.measure(arguments.keys, arguments.rows_per_s)
     if "move" in wanted:
-        given = (arguments.keys, arguments.load, arguments.quiet_s)
-        figures["move"] = move_curve.measure(*given, arguments.picture)
+        given = (arguments.keys, arguments.load, arguments.quiet_s, arguments.picture)
+        figures["move"] = move_curve.measure(*given, arguments.lead_s)
     if "ray_idle" in wanted:
         figures["ray_idle"] = ray_idle.measure(arguments.seconds)
     if "ray_times" in wanted:

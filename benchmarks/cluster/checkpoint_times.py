@@ -61,6 +61,12 @@ class CheckpointTimes:
             if told.begun == told.committed + told.aborted:
                 return
 
+    def before(self, lead_s: float, interval_s: float) -> None:
+        """Wait until so long before a checkpoint is due, one ``interval_s`` behind the beginning of the one before."""
+        self.next_end()
+        due_s = self.spans[-1].from_s + interval_s
+        self.until(lambda: time.monotonic() >= due_s - lead_s)
+
     def _look(self) -> None:
         told = self._told()
         if told.committed > self._committed:

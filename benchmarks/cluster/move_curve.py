@@ -5,6 +5,7 @@ checkpoints, and then at a share of that rate, each with the time at which it wa
 happens, half of what the one task manager has moves to the other, and the job is stopped and started again from its
 last checkpoint. Rows that were due meanwhile come afterwards, as old as they are. Both begin half an interval behind
 the end of a checkpoint, while none is under way, and both are held against the same whole intervals before the move.
+The move may begin right before a checkpoint is due instead.
 """
 
 import math
@@ -65,13 +66,16 @@ class _Before:
         return Span("before", self.ends_s[0], self.ends_s[-1])
 
 
-def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[str, float | str]]:
+def measure(
+    keys: int, load: float, quiet_s: float, picture: Path, lead_s: float | None = None
+) -> list[dict[str, float | str]]:
     """Return a line for the move and one for the stop and start, and draw the curve; see `move_figures.line`.
 
     ``full_rows_s`` is what the job counts with its checkpoints, the median of whole intervals of them, ``full_spread``
     how far these lie apart; rows come at ``load`` of it. Before the move are about two ``quiet_s``, in whole intervals.
     ``falls_behind_s`` says whether the rate was one that the job keeps up with, ``cores_before`` the cores that it and
-    the driver used, ``checkpoint_s`` how long a checkpoint took then.
+    the driver used, ``checkpoint_s`` how long a checkpoint took then. With ``lead_s`` the move begins so long before a
+    checkpoint is due; ``checkpoints`` of them went in between its rounds.
     """
     with TemporaryDirectory(prefix="penstock-") as folder:
         home = Path(folder)
@@ -88,7 +92,11 @@ def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[
         rows_per_s = round(median(full) * load)
         begin_ns = phases.pace(rows_per_s)
         before = _nothing_happens(times, max(2, round(2 * quiet_s / interval_s)), begin_ns, rows_per_s)
-        times.between(interval_s / 2)
+        if lead_s is None:
+            times.between(interval_s / 2)
+        else:
+            times.before(lead_s, interval_s)
+        behind_s = time.monotonic() - times.spans[-1].until_s
         moved = _span("move", lambda: _spread(times))
         summary = _job_of(handle).moves.records()[-1].summary
         assert summary is not None
@@ -113,8 +121,15 @@ def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[
     spans = [since_begin(moved), since_begin(restarted)]
     checkpoints = [item for item in map(since_begin, times.spans) if item.from_s >= DRAIN_S]
     picture.write_text(draw(ages(shown), rates(shown), spans, checkpoints), encoding="utf-8")
-    alike = [since_begin(item) for item in _alike(before, times, moved.until_s - moved.from_s, interval_s / 2)]
-    lines = [line(curve, span, since_begin(before.span), alike) for span in spans]
+    took_s = moved.until_s - moved.from_s
+    alike = (
+        _alike(before, times, took_s, behind_s, cut=lead_s is None),
+        _alike(before, times, took_s, interval_s / 2),
+    )
+    lines = [
+        line(curve, span, since_begin(before.span), [since_begin(item) for item in like])
+        for span, like in zip(spans, alike, strict=True)
+    ]
     lines[0] |= _of_move(summary)
     lines[1] |= dict.fromkeys(lines[0].keys() - lines[1].keys(), 0.0)
     taken = [item.until_s - item.from_s for item in times.spans if item.until_s in before.ends_s]
@@ -124,16 +139,23 @@ def measure(keys: int, load: float, quiet_s: float, picture: Path) -> list[dict[
     return [{**item, **given} for item in lines]
 
 
-def _alike(before: _Before, times: CheckpointTimes, took_s: float, behind_s: float) -> list[Span]:
-    """Return spans before that are as far behind a checkpoint as the move, and at most as long; none is under way."""
+def _alike(before: _Before, times: CheckpointTimes, took_s: float, behind_s: float, *, cut: bool = True) -> list[Span]:
+    """Return spans before that are so far behind a checkpoint, and as long as the move.
+
+    ``cut``: each ends as the next checkpoint begins, so that none is under way.
+    """
     begins_s = {item.until_s: item.from_s for item in times.spans}
     from_s = [end_s + behind_s for end_s in before.ends_s[:-1]]
     until_s = [begins_s[end_s] for end_s in before.ends_s[1:]]
-    return [Span("alike", one, min(one + took_s, other)) for one, other in zip(from_s, until_s, strict=True)]
+    return [
+        Span("alike", one, min(one + took_s, other) if cut else one + took_s)
+        for one, other in zip(from_s, until_s, strict=True)
+    ]
 
 
 def _of_move(summary: MoveSummary) -> dict[str, float | str]:
     figures: dict[str, float | str] = {"moved_mb": summary.state_bytes / 1e6, "rounds": float(summary.rounds)}
+    figures["checkpoints"] = float(summary.checkpoints)
     figures |= {"pause_p50_ms": summary.pause_ms[0], "pause_p99_ms": summary.pause_ms[1]}
     return figures | {"marker_p50_ms": summary.marker_ms[0], "round_p50_ms": summary.round_p50_ms}
 

@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -97,13 +98,17 @@ def test_rates_and_ages_are_by_those_of_the_time_before() -> None:
 
 @pytest.mark.long("two minutes of task managers; the figures themselves are measured by hand")
 @pytest.mark.slow
-def test_both_ways_have_figures_and_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("lead", [(), ("--lead-s", "0.1")])
+def test_both_ways_have_figures_and_a_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lead: Sequence[str]
+) -> None:
     picture = tmp_path / "move.svg"
-    given_ = ["--keys", "40000", "--load", "0.3", "--quiet-s", "4", "--picture", str(picture)]
+    given_ = ["--keys", "40000", "--load", "0.3", "--quiet-s", "4", "--picture", str(picture), *lead]
     assert main(["--only", "move", *given_, "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)["move"]
     assert [line["way"] for line in lines] == ["move", "stop and start"]
     assert all(line["took_s"] > 0 and line["others_p99"] > 0 and 0 <= line["others_rate"] < 2 for line in lines)
     assert lines[0]["moved_mb"] > 0 and lines[0]["pause_p99_ms"] >= lines[0]["pause_p50_ms"] > 0
+    assert lines[0]["checkpoints"] in (0, 1)
     assert lines[1]["all_p99"] > lines[0]["all_p99"]
     ET.fromstring(picture.read_text())

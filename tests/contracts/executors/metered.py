@@ -115,6 +115,24 @@ class _UnsteadyWriter(Writer):
         raise RetryableError(f"what takes row {sink.away_at} is away")
 
 
+class Slow(Sink):
+    """Takes so many seconds for each batch."""
+
+    def __init__(self, batch_s: float) -> None:
+        self.batch_s = batch_s
+
+    def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
+        return _SlowWriter(self.batch_s)
+
+
+class _SlowWriter(Writer):
+    def __init__(self, batch_s: float) -> None:
+        self._batch_s = batch_s
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        time.sleep(self._batch_s)
+
+
 def refuse(at: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a function of rows that raises at one of them."""
 
@@ -140,16 +158,25 @@ class MeteredJob:
         draft.rename(self.folder / "meter")
 
     def start(
-        self, *, away_at: int | None = None, comes_back: bool = True, bad_at: int | None = None, **options: Any
+        self,
+        *,
+        away_at: int | None = None,
+        comes_back: bool = True,
+        bad_at: int | None = None,
+        batch_s: float | None = None,
+        **options: Any,
     ) -> Handle:
         """Start it, with checkpoints unless ``checkpoint_dir`` is None.
 
-        A sink is away at the row of an id, once or for good; a function fails at that of another.
+        A sink is away at the row of an id, once or for good; a function fails at that of another. Another sink, of
+        totals, takes ``batch_s`` for each batch.
         """
         job = ps.Job()
         numbers = ps.read(Metered(self.folder / "meter"), time="at", job=job).name("numbers")
         passed = numbers if bad_at is None else numbers.map(refuse(bad_at), on_error="fail").name("refusing")
-        self._write(passed)
+        totals = self._write(passed)
+        if batch_s is not None:
+            totals.write(Slow(batch_s), mode="changelog").name("slow")
         if away_at is not None:
             passed.write(Unsteady(away_at, self.folder / "came back" if comes_back else None)).name("unsteady")
         return job.start("metered", **self._options(options))
@@ -166,7 +193,8 @@ class MeteredJob:
             given.setdefault("checkpoint_interval", "1h")
         return given
 
-    def _write(self, numbers: ps.Stream) -> None:
+    def _write(self, numbers: ps.Stream) -> ps.Stream:
+        """Write what comes of the rows, and return their totals."""
         out = self.folder / "out"
         numbers.filter(col("id") >= 0).name("all").write_parquet(out / "rows").name("rows")
         keyed = numbers.key_by("key")
@@ -174,6 +202,7 @@ class MeteredJob:
         windows.write_parquet(out / "windows").name("windows")
         totals = keyed.agg(n=ps.count(), total=ps.sum_("id")).name("per key")
         totals.write_json(out / "totals", mode="changelog").name("totals")
+        return totals
 
     def check(self, rows: int = ROWS, *, closed: bool = True) -> None:
         """Hold the output against what DuckDB answers of so many rows of each partition: each row is there once.

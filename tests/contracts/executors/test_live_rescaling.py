@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import penstock as ps
+from penstock.benchmarks.latency.steady import SteadySource
 from penstock.engine.executors.managers.managed_growth import ManagedGrowth
 from penstock.engine.jobs.attempt import Struck
 from penstock.engine.moves.under_way import ChangeUnderWay
@@ -14,6 +16,9 @@ from tests.contracts.executors.test_moves import move
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.test_rescaling import read, running
 from tests.contracts.executors.ways import PROCESSES
+
+MANY_KEYS = 20_000
+"""So many that those of each key group are about equally many."""
 
 
 def test_nothing_begins_anew(tmp_path: Path) -> None:
@@ -50,6 +55,22 @@ def test_nothing_begins_anew(tmp_path: Path) -> None:
     metrics = handle.wait()
     job.check()
     assert metrics.checkpoints is not None and metrics.checkpoints.restarts == 0
+
+
+def test_an_instance_more_gets_its_share_of_the_state_and_no_other_byte_moves(tmp_path: Path) -> None:
+    job, kept = ps.Job(), {"directory": tmp_path / "job", "checkpoint_dir": tmp_path / "checkpoints"}
+    keys = ps.read(SteadySource(MANY_KEYS // 2, MANY_KEYS), job=job).name("keys").key_by("key")
+    counts = keys.agg(n=ps.count(), last=ps.max_("due_ns"), total=ps.sum_("due_ns")).name("counts")
+    counts.write_black_hole(mode="changelog").name("nowhere")
+    handle = job.start("evenly", **PROCESSES, **kept, checkpoint_interval="1h", parallelism=3)
+    until(lambda: handle.metrics().source_rows >= 1.2 * MANY_KEYS, handle)
+    wider, narrower = (handle.rescale("counts", count) for count in (4, 2))
+    assert wider.live and narrower.live
+    ((more,), (fewer,)) = (summary.moves.values() for summary in (wider, narrower))
+    assert (more.key_groups, fewer.key_groups) == (wider.key_groups // 4, wider.key_groups // 2)
+    quarter = fewer.state_bytes / 2
+    assert 0.9 * quarter <= more.state_bytes <= 1.1 * quarter
+    handle.stop()
 
 
 def test_what_is_single_gets_an_instance_and_has_one_again(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Key groups move between real task managers while rows flow, and one of these is killed: each result is there once."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from penstock.dsl.handle import Handle
 from penstock.engine.moves.move_orders import MoveSummary
@@ -8,8 +10,14 @@ from tests.contracts.executors.metered import PARTITIONS, ROWS, MeteredJob, task
 from tests.contracts.executors.test_recovery import kill
 from tests.contracts.executors.ways import PROCESSES
 
-KEYED = ("per second", "per key")
-"""Windows, and totals that go on for ever."""
+KEYED = ("per key", "per second")
+"""Totals that go on for ever, and windows."""
+
+BATCH_S = 0.02
+"""So long a slow sink takes for a batch."""
+
+FULL_NS = 200_000_000
+"""Channels are full once somebody has waited so long for room in one."""
 
 
 def move(handle: Handle, operator: str, number: int) -> MoveSummary:
@@ -26,14 +34,17 @@ def read(job: MeteredJob, handle: Handle, rows: int) -> None:
 
 
 def test_a_move_completes_though_channels_are_full(tmp_path: Path) -> None:
-    """All rows are there at once, and a channel holds less than a batch of them."""
+    """All rows are there at once, what takes totals is slow, and a channel holds less than a batch."""
     job = MeteredJob(tmp_path)
-    job.give(0)
-    handle = job.start(**PROCESSES, parallelism=2, batch_rows=20, channel_bytes=1)
     job.give(ROWS)
-    until(lambda: handle.metrics().source_rows > 0, handle)
-    summaries = [move(handle, operator, 0) for operator in KEYED if handle.running]
-    assert summaries and all(0 < summary.marker_ms[0] <= summary.marker_ms[1] for summary in summaries)
+    small: Mapping[str, Any] = {"batch_rows": 50, "channel_bytes": 1, "emit_interval": "1ms"}
+    handle = job.start(**PROCESSES, **small, parallelism=2, batch_s=BATCH_S)
+    until(lambda: any(each.time.output_wait_ns > FULL_NS for each in handle.metrics().instances), handle)
+    for operator in KEYED:
+        summary = move(handle, operator, 0)
+        assert summary.key_groups > 0
+        # The marker has come behind a batch that waited for one to be taken.
+        assert summary.marker_ms[1] >= summary.marker_ms[0] > 1e3 * BATCH_S
     handle.wait()
     job.check()
 

@@ -2,12 +2,14 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +18,7 @@ import penstock as ps
 from penstock.dsl.handle import Handle
 from penstock.engine.plan.recut import instances_by_name
 from penstock.model.connectors import ENDED
+from tests.benchmarks.same_rows import assert_same_rows
 from tests.contracts.executors.metered import LONG_S, until
 from tests.contracts.executors.test_rescaling import running
 
@@ -54,6 +57,17 @@ def begun(folder: Path) -> Path:
     return file
 
 
+def rows_in(folder: Path, partition: int, phases: Phases) -> int:
+    """Return how many rows a partition has in all: those of the phases, or fewer if the job was to end before."""
+    file = folder / f"rows of {partition}"
+    return int(file.read_text()) if file.exists() else rows_until(phases, math.inf) // PARTITIONS
+
+
+def end(folder: Path) -> None:
+    """Let a job have no more rows than were read, and end."""
+    (folder / "over").touch()
+
+
 class Steps(ps.Source):
     """Rows that come at a rate for a while, and at other rates then, to their end."""
 
@@ -76,11 +90,14 @@ class Steps(ps.Source):
 
 class _StepsReader(ps.Reader):
     def __init__(self, source: Steps, partition: int, row: int) -> None:
-        self._begun, self._phases = begun(source.folder), source.phases
+        self._folder, self._phases = source.folder, source.phases
+        self._begun = begun(source.folder)
         self._partition, self._row = partition, row
 
     def read(self, max_rows: int) -> ps.Read:
-        if self._row == rows_until(self._phases, math.inf) // PARTITIONS:
+        if (self._folder / "over").exists():
+            self._end()
+        if self._row == rows_in(self._folder, self._partition, self._phases):
             return ENDED
         first, last = self._row, min(self._due(), self._row + max_rows)
         if first == last:
@@ -99,7 +116,15 @@ class _StepsReader(ps.Reader):
 
     def _due(self) -> int:
         # All processes count from the same moment.
-        return rows_until(self._phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
+        come = rows_until(self._phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
+        return min(come, rows_in(self._folder, self._partition, self._phases))
+
+    def _end(self) -> None:
+        """Let this be all, unless it was further when it was first told to end."""
+        draft = self._folder / f"rows of {self._partition}.{os.getpid()}"
+        draft.write_text(str(self._row))
+        with suppress(FileExistsError):
+            os.link(draft, self._folder / f"rows of {self._partition}")
 
 
 def rows_of(partition: int, first: int, last: int) -> pa.RecordBatch:
@@ -124,8 +149,8 @@ def waited(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def started(folder: Path, policy: str, cores: int, phases: Phases = UP_AND_DOWN) -> Handle:
-    """Start a job of one task manager that a policy scales, within so many cores."""
+def started(folder: Path, control: ps.Control, phases: Phases = UP_AND_DOWN, **options: Any) -> Handle:
+    """Start a job of one task manager under a control."""
     job = ps.Job()
     rows = ps.read(Steps(folder, phases), time="at", job=job).name("steps").map_batches(waited).name("waited")
     counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
@@ -139,29 +164,31 @@ def started(folder: Path, policy: str, cores: int, phases: Phases = UP_AND_DOWN)
         checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="500ms",
         batch_rows=50,
-        control=ps.Control(scale=policy, mode="act", cores=cores, parameters=PARAMETERS.get(policy, {})),
+        control=control,
         action_log=folder / "actions.jsonl",
+        **options,
     )
 
 
 def check(folder: Path, phases: Phases = UP_AND_DOWN) -> None:
-    """Hold what the job has written against what was given to it."""
-    table = pa.concat_tables([pq.read_table(path) for path in (folder / "out").glob("*.parquet")])
-    expected: dict[tuple[int, int], int] = {}
-    for number in range(rows_until(phases, math.inf)):
-        window = number % KEYS, number // 1_000
-        expected[window] = expected.get(window, 0) + 1
-    starts = table.column("window_start").cast(pa.int64()).to_numpy() // 1_000_000 - 1_700_000_000
-    keys, counted = table.column("key").to_pylist(), table.column("n").to_pylist()
-    assert table.num_rows == len(expected)
-    assert dict(zip(zip(keys, starts.tolist(), strict=True), counted, strict=True)) == expected
+    """Hold what the job has written against what DuckDB answers of what was given to it."""
+    given = pa.Table.from_batches([rows_of(each, 0, rows_in(folder, each, phases)) for each in range(PARTITIONS)])
+    start = "time_bucket(INTERVAL 1 SECOND, given.at)"
+    with duckdb.connect(config={"threads": 1}) as con:
+        con.register("given", given)
+        expected = con.sql(
+            f"SELECT key, {start} AS window_start, {start} + INTERVAL 1 SECOND AS window_end, count(*) AS n FROM given "
+            "GROUP BY ALL"
+        ).to_arrow_table()
+    assert_same_rows(pa.concat_tables([pq.read_table(path) for path in (folder / "out").glob("*.parquet")]), expected)
 
 
 @pytest.mark.long("three minutes each; tests/engine/control/test_scale_control.py does the same by hand")
 @pytest.mark.parametrize("policy", ["ds2", "flink-er", "justin"])
 def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -> None:
     phases = LITTLE if policy == "justin" else UP_AND_DOWN
-    handle = started(tmp_path, policy, 3, phases)
+    control = ps.Control(scale=policy, mode="act", cores=3, parameters=PARAMETERS.get(policy, {}))
+    handle = started(tmp_path, control, phases)
     steered = running(handle)
     until(lambda: lag(handle) >= 0, handle)
     until(lambda: instances_by_name(steered.graph)["waited"] > 1, handle)
