@@ -40,7 +40,12 @@ class Turns:
 
 
 def waiting(state: LoopState, name: str, now_s: float) -> LoopState:
-    """Return the memory after a policy could not decide: it waits since it first could not."""
+    """Return the memory after a policy could not decide: it waits since it first could not.
+
+    Nobody waits for the end of an action of their own.
+    """
+    if any(action.policy == name for action in state.in_flight):
+        return state
     return replace(state, waits_s={name: now_s, **state.waits_s})
 
 
