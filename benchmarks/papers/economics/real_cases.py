@@ -107,7 +107,6 @@ def moves_beside_knn(phase_s: float) -> RealCase:
         topics={"rides": beside_knn.SPREAD_RIDES, "points": beside_knn.POINTS},
         rates={"points": beside_knn.POINTS_RATE},
         loads=(*((load, phase_s) for load in sheds), (last, 2 * phase_s)),
-        options={"contracts": beside_knn.CONTRACTS},
         capacity=beside_knn.FULL,
     )
 
