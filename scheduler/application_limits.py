@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.model.columns import Floats
 from penstock.model.plan import ApplicationSize
-from penstock.scheduler.limits import PlanBounds
+from penstock.scheduler.limits import OF_ALL, PlanBounds
 from penstock.scheduler.true_rates import or_nan
 
 SAME = 1e-6
@@ -58,9 +58,7 @@ def _granted_share(
         bounds.refuse(name, what, "the floor does not fit the quota", float(requested))
         return None
     if granted != requested:
-        bounds.refuse(
-            name, what, "the floor" if granted > requested else "the quota of all applications", requested, granted
-        )
+        bounds.refuse(name, what, "the floor" if granted > requested else OF_ALL, requested, granted)
     if abs(granted - now) <= SAME * now:
         # What is left of a quota by rounding is no reason for an action.
         return None

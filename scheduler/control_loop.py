@@ -27,6 +27,7 @@ from penstock.scheduler.loop_state import (
 )
 from penstock.scheduler.ownership import Level, Resource, Role, is_empty, owned_part, owners_of
 from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
+from penstock.scheduler.turns import Turns, over, waiting
 
 FRUITLESS = 32
 """So many changes without effect are remembered, the last."""
@@ -60,7 +61,8 @@ class ControlLoop:
     After its start, the first rows that come to it, or an action, an application is left alone for ``cool_down_s``,
     unless a machine is lost; sizes are decided on windows that begin after that. The effect of an action is looked at
     then, and ``looked_at_s`` after it at the earliest. Shedding for more than
-    ``sustained_cycles`` in a row lets whoever sizes tasks or applications decide at once; it adds no rate.
+    ``sustained_cycles`` in a row lets whoever sizes tasks or applications decide at once; it adds no rate. Of several
+    who size, the one that has waited longest goes first.
     """
 
     policies: tuple[Steering, ...]
@@ -104,10 +106,11 @@ class ControlLoop:
             if not (fault := clock_fault(snapshot, None)):
                 readings = plausible_snapshot(snapshot, None, item.policy.limits.lost_after_s)
                 state, lost = with_losses(with_starts(state, readings), readings, item.policy.limits.lost_after_s)
-                state = self._all_due(state, now_s) if lost else state
+                state = over(self._all_due(state, now_s), state.waits_s) if lost else state
                 state, seen = self._observed(state, readings, item.name)
                 effects += seen
                 if item.role.level >= Level.SIZE and self._all_wait(state, readings):
+                    state = waiting(state, item.name, now_s)
                     continue
             prepared = self.prepared(item.name, snapshot, state)
             decided, memory = item.policy.decide(prepared, state.memories[item.name])
@@ -140,11 +143,14 @@ class ControlLoop:
         self, item: Steering, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
     ) -> tuple[LoopDecision, LoopState]:
         owns = owners_of({each.name: each.role for each in self.policies})[item.name]
-        result = self._limited(item, prepared, decided, owns, state)
+        first = self._turns.first(item.name, now_s, state) if self._takes_turns(item) else ""
+        result = self._limited(item, prepared, decided, owns, state, first)
         state = replace(state, refused={**state.refused, item.name: result.withheld})
         state = self._begun(self._moves_waiting(state, decided, now_s), result, now_s)
         if item.role.level >= Level.SIZE:
             state = replace(state, sized_s=now_s)
+            is_held = any(withheld.reason == first for withheld in result.withheld)
+            state = waiting(state, item.name, now_s) if is_held else over(state, {item.name})
         if Resource.KEEP_RATES in owns and has_seen(decided):
             state = self.after_shedding(state, shed_applications(prepared, decided), prepared, now_s)
         return result, state
@@ -186,7 +192,10 @@ class ControlLoop:
         return f"it settles for {left_s:.3g} s more" if left_s > 1e-9 else ""
 
     def _all_wait(self, state: LoopState, snapshot: ClusterSnapshot) -> bool:
-        names, began_s = snapshot.applications.name, snapshot.time_s - snapshot.window_s
+        """Return whether nothing may be done to any application that has tasks here; others are other jobs."""
+        began_s = snapshot.time_s - snapshot.window_s
+        rows = np.unique(snapshot.tasks.application) if len(snapshot.tasks) else np.arange(len(snapshot.applications))
+        names = [snapshot.applications.name[row] for row in rows.tolist()]
         return bool(names) and all(self._waits(state, name, began_s) for name in names)
 
     def _observed(self, state: LoopState, snapshot: ClusterSnapshot, name: str) -> tuple[LoopState, list[Effect]]:
@@ -221,8 +230,12 @@ class ControlLoop:
         decided: Decision,
         owns: frozenset[Resource],
         state: LoopState,
+        first: str,
     ) -> LoopDecision:
-        """Return a decision without what is another's, has no actuator, must wait, or was in vain before."""
+        """Return a decision without what is another's, has no actuator, must wait, or was in vain before.
+
+        ``first`` says why another one goes first, "" if nobody does.
+        """
         allowed, foreign = owned_part(decided, owns, snapshot)
         withheld = [Withheld(item.name, resource, "another policy owns it, or none may") for resource in foreign]
         may_act = self.acts and item.acts
@@ -235,19 +248,19 @@ class ControlLoop:
         figures = _figures(item, snapshot)
         sizes = item.role.level >= Level.SIZE
         since_s = snapshot.time_s - snapshot.window_s if sizes else snapshot.time_s
-        allowed, cut = self._without_refused(allowed, figures, state, since_s)
+        allowed, cut = self._without_refused(allowed, figures, state, since_s, first)
         withheld += cut
         expected = () if is_empty(allowed) else expectations(allowed, figures)
         acts = may_act and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
         return LoopDecision(item.name, snapshot, decided, allowed, tuple(withheld), expected, acts)
 
     def _without_refused(
-        self, decision: Decision, figures: Figures, state: LoopState, since_s: float
+        self, decision: Decision, figures: Figures, state: LoopState, since_s: float, first: str
     ) -> tuple[Decision, list[Withheld]]:
         withheld, refused = [], set()
         for (field, place), change in parts_of(decision, figures).items():
             application = change.subject.partition("/")[0]
-            why = self._waits(state, application, since_s)
+            why = self._waits(state, application, since_s) or first
             if not why and field == "moves" and self._sizes_first(state):
                 why = "whoever sizes tasks decides first"
             if not why and any(change.is_same(before) for before in state.fruitless):
@@ -287,6 +300,13 @@ class ControlLoop:
             now_s,
         )
         return replace(state, in_flight=(*state.in_flight, action))
+
+    def _takes_turns(self, item: Steering) -> bool:
+        return self.acts and item.acts and item.role.level >= Level.SIZE
+
+    @property
+    def _turns(self) -> Turns:
+        return Turns({item.name: item.every_s for item in self.policies if self._takes_turns(item)})
 
     def _level(self, name: str) -> Level:
         return self._item(name).role.level

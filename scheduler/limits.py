@@ -5,12 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.columns import Bools
+from penstock.model.columns import Bools, Floats
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 from penstock.model.usable_machines import usable_machines
 
 ONE_PER_CORE = "the quota of cores, each of which works one instance of a task at a time"
 """The reason of a refusal."""
+
+OF_ALL = "the quota of all applications"
+"""The same, where several share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class PlanBounds:
         self.refusals: list[Refusal] = []
         self.now: NDArray[np.int64] = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
         self.usable = usable_machines(snapshot.machines, limits.lost_after_s)
+        self.elsewhere_cores, self.elsewhere_bytes = held_elsewhere(snapshot)
         self.most, self.why = self._most()
 
     def _most(self) -> tuple[NDArray[np.int64], list[str]]:
@@ -89,7 +93,8 @@ class PlanBounds:
         reader = snapshot.instances.task[snapshot.partitions.instance]
         partitions = np.bincount(reader, minlength=len(tasks))
         step = np.maximum(np.floor(limits.step_factor * np.maximum(now, 1)), now + 1)
-        cores = np.floor(limits.cores_quota(snapshot.machines, self.usable)) if limits.one_per_core else np.inf
+        left = limits.cores_quota(snapshot.machines, self.usable) - self.elsewhere_cores
+        cores = np.floor(left) if limits.one_per_core else np.inf
         bounds = [
             ("the quota of a task", np.full(len(tasks), float(limits.most_parallelism))),
             (ONE_PER_CORE, np.full(len(tasks), max(cores, 1.0))),
@@ -110,3 +115,15 @@ class PlanBounds:
     def refuse(self, subject: str, what: str, reason: str, requested: float = np.nan, granted: float = np.nan) -> None:
         """Record that a request was refused, or granted only in part."""
         self.refusals.append(Refusal(subject, what, reason, requested, granted))
+
+
+def held_elsewhere(snapshot: ClusterSnapshot) -> tuple[float, float]:
+    """Return the cores and the bytes of memory of applications without tasks here: other jobs on the same quota."""
+    applications = snapshot.applications
+    is_other = np.ones(len(applications), np.bool_)
+    is_other[snapshot.tasks.application] = False
+
+    def total(column: Floats | None) -> float:
+        return 0.0 if column is None else float(np.nansum(column[is_other]))
+
+    return total(applications.cores), total(applications.memory_bytes)

@@ -80,7 +80,8 @@ class LoopState:
     ``due_s`` and ``refused`` by policy; ``shed_cycles``: cycles in a row in which an application was shed; ``settled``:
     when its last action ended; ``fed``: those to which rows have come; ``touched``: when the last action on a task
     ended; ``fruitless``: changes without effect;
-    ``sized_s``: when sizes were last decided on; ``moves_wait_s``: since when moves wait for that.
+    ``sized_s``: when sizes were last decided on; ``moves_wait_s``: since when moves wait for that; ``waits_s``: since
+    when a policy that sizes could not decide, by policy.
     """
 
     memories: Mapping[str, Any]
@@ -95,6 +96,7 @@ class LoopState:
     lost: frozenset[str] = frozenset()
     sized_s: float = float("-inf")
     moves_wait_s: float | None = None
+    waits_s: Mapping[str, float] = field(default_factory=dict)
     fruitless: tuple[Change, ...] = ()
 
     @property

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
 from penstock.model.plan import TaskSize
-from penstock.scheduler.limits import PlanBounds
+from penstock.scheduler.limits import OF_ALL, PlanBounds
 
 ROUNDING = 1e-9
 HALVINGS = 40
@@ -100,7 +100,7 @@ def _within_quotas(
     bounds: PlanBounds,
     task: Counts,
 ) -> tuple[Counts, Floats]:
-    """Return the parallelism and the memory of an instance within the quotas of all jobs.
+    """Return the parallelism and the memory of an instance within the quotas of all jobs, of which others have a part.
 
     Where no quota of memory was given, machines have memory of their own: it bounds what instances may get more of, and
     not how many there are, as others come with more.
@@ -109,8 +109,7 @@ def _within_quotas(
     others = np.ones(len(bounds.now), np.bool_)
     others[task] = False
     others_instances, others_memory = int(bounds.now[others].sum()), float((bounds.now * memory_now)[others].sum())
-    most_memory = bounds.limits.memory_quota(bounds.snapshot.machines, bounds.usable)
-
+    most_memory = bounds.limits.memory_quota(bounds.snapshot.machines, bounds.usable) - bounds.elsewhere_bytes
     is_given = bounds.limits.most_memory_bytes is not None
 
     def fits(count: Counts, memory: Floats) -> bool:
@@ -123,9 +122,14 @@ def _within_quotas(
         return granted, memory
     # Where memory does not fit even at the present parallelism, nobody gets more of it.
     least = np.where(grows, np.maximum(now, 1), granted)
+    asked = others_memory + float((granted * memory).sum())
     if others_memory + float((least * memory).sum()) > most_memory:
         memory = np.minimum(memory, memory_now[task])
-    return _largest_share(granted, now, grows, lambda count: fits(count, memory)), memory
+    after = _largest_share(granted, now, grows, lambda count: fits(count, memory))
+    if bounds.elsewhere_bytes and asked > most_memory:
+        name = bounds.snapshot.applications.name[bounds.snapshot.tasks.application[task[0]]]
+        bounds.refuse(name, "memory", OF_ALL, asked, others_memory + float((after * memory).sum()))
+    return after, memory
 
 
 def _largest_share(granted: Counts, now: Counts, grows: Bools, fits: Callable[[Counts], bool]) -> Counts:

@@ -61,6 +61,20 @@ def with_use(
     return replace(snapshot, applications=ApplicationColumns(names, **rows))
 
 
+def with_others(snapshot: ClusterSnapshot, cores: float, others: Sequence[OtherHolding]) -> ClusterSnapshot:
+    """Return a snapshot of one job with what it has, and what others have that share its quota, and no other figure.
+
+    It is for who sizes tasks, whose plans are kept within what others leave.
+    """
+    held = {
+        "cores": [cores, *(item.cores for item in others)],
+        "memory_bytes": [_state(snapshot)[0], *(item.memory_bytes for item in others)],
+    }
+    names = (*snapshot.applications.name, *(item.name for item in others))
+    rows = {name: np.array(values, np.float64) for name, values in held.items()}
+    return replace(snapshot, applications=ApplicationColumns(names, **rows))
+
+
 def _state(snapshot: ClusterSnapshot) -> tuple[float, float, float]:
     """Return the budgets of all state, the budgets that what is in memory needs, and the time that reading it took.
 

@@ -67,6 +67,7 @@ class QuotaShare:
         self._most = inf if most_cores is None else most_cores, inf if most_memory is None else most_memory
         self._asked: Future[Lease] | None = None
         self._held: Held | None = None
+        self._before = NOTHING
         self._goal: Held | None = None
         self.view: QuotaView | None = None
         """What is known of others, None: nothing yet, and nothing may be decided."""
@@ -104,8 +105,11 @@ class QuotaShare:
         Raises:
             PenstockError: the book cannot be had.
         """
-        self._asked = self._keeper.take(Ask(self._job, goal.cores, goal.memory_bytes, *self._most))
-        self._goal = goal
+        assert self._held is not None
+        # What shrinks is given back once it has shrunk.
+        least = _larger(goal, self._held)
+        self._asked = self._keeper.take(Ask(self._job, least.cores, least.memory_bytes, *self._most))
+        self._goal, self._before = goal, self._held
 
     def answer(self) -> Held | None:
         """Return what the job may have of what it asked for, once; None: there is no answer yet.
@@ -122,14 +126,20 @@ class QuotaShare:
             self._goal = None
             raise
         assert self._held is not None and self._goal is not None
-        granted = Held(lease.cores, lease.memory_bytes)
-        # What shrinks is given back once it has shrunk.
-        self._held = Held(max(granted.cores, self._held.cores), max(granted.memory_bytes, self._held.memory_bytes))
-        self._goal = granted
+        granted = Held(min(lease.cores, self._goal.cores), min(lease.memory_bytes, self._goal.memory_bytes))
+        self._held, self._goal = _larger(granted, self._held), granted
         return granted
+
+    def decline(self) -> None:
+        """Take nothing of what was granted: it is not enough."""
+        self._held, self._goal = self._before, None
 
     def ended(self, *, is_done: bool) -> None:
         """Take in that a change is over; one that failed leaves what there was granted until the job is seen again."""
         if is_done and self._goal is not None:
             self._held = self._goal
         self._goal = None
+
+
+def _larger(one: Held, other: Held) -> Held:
+    return Held(max(one.cores, other.cores), max(one.memory_bytes, other.memory_bytes))

@@ -79,8 +79,12 @@ class ScaleControl:
         graph: ExecutionGraph,
         book: ReadingBook,
         log: DecisionLog | None,
+        whole: WholeJob | None = None,
     ) -> None:
-        """Begin with nothing seen, as the ``item`` of a loop; ``book`` is its own, with windows of its interval."""
+        """Begin with nothing seen, as the ``item`` of a loop; ``book`` is its own, with windows of its interval.
+
+        ``whole`` is the size of the job, None: nobody sizes all of it.
+        """
         actuator, memory = settings.actuator, settings.memory
         self.name = item.name
         self._policy, self._graph = item.policy, graph
@@ -89,9 +93,8 @@ class ScaleControl:
         self._book, self._log = book, log
         self._has_looked = False
         self._heard_ns: dict[str, int] = {}
-        self._whole: WholeJob | None = None
-        if Resource.ALLOCATIONS in item.role.owns:
-            self._whole = WholeJob(graph, settings.control, actuator, settings.quota)
+        self._sizes_all = Resource.ALLOCATIONS in item.role.owns
+        self._whole = whole if self._sizes_all or (whole is not None and whole.is_shared) else None
         self._acted_on = None if memory is None else memory.acted_on.get(self.name)
         self._mode = "act" if settings.control.may_scale else "recommend"
         self.status: ScalingStatus | None = None if memory is None else memory.status.get(self.name)
@@ -120,12 +123,10 @@ class ScaleControl:
                 self._log.begin(self.name, self._policy)
             self._look(places, latest, now_ns, owners)
             return
-        if self._whole is not None:
-            self._whole.renew(loop.state.memories[self.name].refusals)
-            if not self._whole.is_known:
-                changes = 0 if self.status is None else self.status.changes
-                self.status = ScalingStatus(self.name, self._mode, self._whole.failure or UNKNOWN, changes=changes)
-                return
+        if self._whole is not None and not self._whole.is_known:
+            changes = 0 if self.status is None else self.status.changes
+            self.status = ScalingStatus(self.name, self._mode, self._whole.failure or UNKNOWN, changes=changes)
+            return
         if self.name not in loop.loop.due(loop.state, now_s) or self._awaits_reading(latest, places[0], now_ns):
             return
         snapshot = self._look(places, latest, now_ns, owners)
@@ -141,8 +142,8 @@ class ScaleControl:
 
     def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
         self._acted_on = snapshot
-        if plan.applications and self._whole is not None:
-            self._whole.begin(plan.applications[0], snapshot, now_ns)
+        if self._whole is not None:
+            self._whole.begin(plan, snapshot, now_ns)
         else:
             assert self._actuator is not None
             self._actuator.begin(order_of(plan, self._graph, snapshot), now_ns)
@@ -227,7 +228,11 @@ class ScaleControl:
             self._book.hear(manager, *reading)
             self._heard_ns[manager] = reading[2]
         snapshot = self._book.snapshot(*places, now_ns, owners)
-        return snapshot if self._whole is None else self._whole.seen(snapshot, self._book.windows, places[0])
+        if self._whole is None:
+            return snapshot
+        if self._sizes_all:
+            return self._whole.seen(snapshot, self._book.windows, places[0])
+        return self._whole.seen_beside_others(snapshot, places[0])
 
 
 def detail_of(decision: LoopDecision, effects: Sequence[Effect] = ()) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.reading_book import ReadingBook
 from penstock.engine.control.scale_control import Places, ScaleControl, ScaleMemory, ScaleSettings
+from penstock.engine.control.whole_job import WholeJob
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
 from penstock.model.scaling_status import ScalingStatus, together
 from penstock.scheduler.control_loop import Steering
+from penstock.scheduler.ownership import Resource
 
 
 class Scalers:
@@ -34,7 +36,10 @@ class Scalers:
         """Begin with nothing seen, as ``items`` of a loop; ``make_book`` makes one for the windows of each."""
         self._loop = loop
         ranked = sorted(items, key=lambda item: -item.role.level)
-        self._all = [ScaleControl(settings, item, loop, graph, make_book(), log) for item in ranked]
+        self._whole: WholeJob | None = None
+        if any(Resource.ALLOCATIONS in item.role.owns for item in items):
+            self._whole = WholeJob(graph, settings.control, settings.actuator, settings.quota)
+        self._all = [ScaleControl(settings, item, loop, graph, make_book(), log, self._whole) for item in ranked]
 
     @property
     def status(self) -> ScalingStatus | None:
@@ -62,6 +67,9 @@ class Scalers:
         owners: Mapping[TaskId, Owners] = NO_OWNERS,
     ) -> None:
         """Let those see the job whose time it is; see `ScaleControl.tick`."""
+        if self._whole is not None:
+            memories = self._loop.state.memories
+            self._whole.renew(item for each in self._all for item in memories[each.name].refusals)
         for each in self._all:
             each.tick(places, latest, now_ns, owners)
 

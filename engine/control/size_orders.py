@@ -48,6 +48,21 @@ def _handed_out(plan: RescalePlan, graph: ExecutionGraph) -> tuple[tuple[GroupsO
     return tuple(GroupsOrder(name, tuple(own)) for name, own in groups.items()), shares
 
 
+def memory_after(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot) -> float:
+    """Return the bytes of all state once tasks have their sizes, which were decided on a snapshot of the job."""
+    count, sized = {row: task.parallelism for row, task in enumerate(graph.tasks)}, {it.task: it for it in plan.tasks}
+    total = 0.0
+    for row in np.flatnonzero(snapshot.tasks.is_stateful).tolist():
+        budget = state_budget(snapshot, row)
+        if (size := sized.get(row)) is not None:
+            wanted, task = wanted_bytes(size), graph.tasks[row]
+            keyed = sum(lies_by_key(graph, graph.node(operator)) for operator in task.operators)
+            budget = budget if wanted is None or not keyed else max(wanted, LEAST_BYTES * keyed)
+            count[row] = size.parallelism
+        total += count[row] * budget
+    return total
+
+
 def wanted_bytes(size: TaskSize) -> int | None:
     """Return the memory of each instance that a size asks for, None: as it is."""
     if size.managed_bytes is not None or size.memory_level is None:

@@ -79,6 +79,11 @@ def start_control(
                 f"scale={of_jobs[0]!r} sizes the memory of state, which has no bound here: say what it begins with, "
                 "as state_bytes=64_000_000"
             )
+        if control.quota is not None and not of_jobs:
+            raise OptionError(
+                f"quota={control.quota!r} is shared by jobs that are sized as a whole: say scale='sage', or "
+                f"('sage', {control.scalers[0]!r})"
+            )
         if levers.memory is not None:
             levers.memory.quota_bytes = control.memory_bytes
     log = None if options.log is None else DecisionLog(options.log, warn)

@@ -1,21 +1,22 @@
-"""The size of a whole job, for who sizes applications: what it has and uses, and how another size comes about.
+"""The size of a whole job, for all who size it: what it has and uses, and how another size comes about.
 
-Where jobs share a quota, more is asked for before it is taken. The shell of `application_use`, `quota_share` and
-`scale_actuator`; it belongs to the thread of the job's head.
+Where jobs share a quota, more is asked for before it is taken, whoever decides on it. The shell of `application_use`,
+`quota_share` and `scale_actuator`; it belongs to the thread of the job's head.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from penstock.engine.control.application_orders import order_of_application, wanted_memory
-from penstock.engine.control.application_use import with_use
+from penstock.engine.control.application_use import with_others, with_use
 from penstock.engine.control.machine_load import MachineWindow
 from penstock.engine.control.quota_share import NOTHING, Held, QuotaShare
-from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
+from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult, SizeOrder
+from penstock.engine.control.size_orders import memory_after, order_of
 from penstock.model.control import Control
 from penstock.model.errors import PenstockError
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.plan import ApplicationSize
+from penstock.model.plan import ApplicationSize, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.limits import Refusal
 
@@ -31,7 +32,7 @@ class WholeJob:
         """Begin with nothing seen; without an ``actuator`` it is only looked at, without ``quota`` it has its own."""
         self._graph, self._control, self._actuator, self._quota = graph, control, actuator, quota
         self._job = ""
-        self._granted: tuple[ApplicationSize, ClusterSnapshot] | None = None
+        self._asked: tuple[RescalePlan, ClusterSnapshot] | None = None
         self._refused = ""
         self.failure = ""
         """Why it is not known what others have, "" if it is."""
@@ -41,24 +42,38 @@ class WholeJob:
         """Whether it may be decided on: it is known what others have."""
         return self._quota is None or (self._quota.view is not None and not self.failure)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the job shares a quota with others."""
+        return self._quota is not None
+
     def seen(
         self, snapshot: ClusterSnapshot, windows: Mapping[str, MachineWindow], managers: Collection[str]
     ) -> ClusterSnapshot:
         """Return a snapshot with what the job has and uses, and what others have."""
         threads, own = max(1, len(managers)), [windows[name] for name in managers if name in windows]
         others = () if self._quota is None else self._quota.others
-        whole = with_use(snapshot, own, self._cores(threads), threads, others)
+        return self._taken_in(with_use(snapshot, own, self._cores(threads), threads, others))
+
+    def seen_beside_others(self, snapshot: ClusterSnapshot, managers: Collection[str]) -> ClusterSnapshot:
+        """Return a snapshot with what the job has, and what others have: for who sizes its tasks."""
+        assert self._quota is not None
+        return self._taken_in(with_others(snapshot, self._cores(max(1, len(managers))), self._quota.others))
+
+    def _taken_in(self, whole: ClusterSnapshot) -> ClusterSnapshot:
         self._job = whole.applications.name[0]
         if self._quota is not None:
-            assert whole.applications.cores is not None and whole.applications.memory_bytes is not None
-            self._quota.see(Held(float(whole.applications.cores[0]), float(whole.applications.memory_bytes[0])))
+            self._quota.see(_held(whole))
         return whole
 
-    def renew(self, refused: Collection[Refusal]) -> None:
+    def renew(self, refused: Iterable[Refusal]) -> None:
         """Renew the lease; what guards ``refused`` of the last decision is what the job would have."""
         if self._quota is None:
             return
-        wants = {item.what: item.asked for item in refused if item.subject == self._job}
+        wants: dict[str, float] = {}
+        for item in refused:
+            if item.subject == self._job:
+                wants[item.what] = max(item.asked, wants.get(item.what, 0.0))
         try:
             self._quota.renew(replace(NOTHING, cores=wants.get("cores", 0.0), memory_bytes=wants.get("memory", 0.0)))
         except PenstockError as error:
@@ -66,23 +81,18 @@ class WholeJob:
         else:
             self.failure = ""
 
-    def begin(self, size: ApplicationSize, snapshot: ClusterSnapshot, now_ns: int) -> None:
-        """Let the job come to another size, which was decided on a snapshot of it; see `turn`."""
+    def begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
+        """Let the job, or its tasks, come to other sizes, which were decided on a snapshot of it; see `turn`."""
         assert self._actuator is not None
         if self._quota is None:
-            self._actuator.begin(order_of_application(size, self._graph, snapshot), now_ns)
+            self._actuator.begin(self._order(plan, snapshot), now_ns)
             return
-        applications = snapshot.applications
-        assert applications.cores is not None and applications.memory_bytes is not None
-        memory = wanted_memory(size)
-        cores = float(applications.cores[size.application]) if size.cores is None else size.cores
-        held = Held(cores, float(applications.memory_bytes[size.application]) if memory is None else memory)
         try:
-            self._quota.ask(held)
+            self._quota.ask(self._held_after(plan, snapshot))
         except PenstockError as error:
             self._refused = str(error)
         else:
-            self._granted = size, snapshot
+            self._asked = plan, snapshot
 
     def turn(self, now_ns: int) -> ScaleResult | None:
         """Go on with what was begun; return how it has ended, None: it has not, or nothing was begun."""
@@ -94,22 +104,44 @@ class WholeJob:
             return ScaleResult(None, refused)
         try:
             if quota is not None and (held := quota.answer()) is not None:
-                if self._granted is None:
+                if self._asked is None:
                     # Whoever asked was of the plan before.
                     quota.ended(is_done=False)
                     return ScaleResult(None, "the job was changed meanwhile")
-                (size, snapshot), self._granted = self._granted, None
-                if (granted := _granted(size, held, snapshot)) is None:
-                    quota.ended(is_done=False)
+                (plan, snapshot), self._asked = self._asked, None
+                if (granted := self._granted(plan, held, snapshot)) is None:
+                    quota.decline()
                     return ScaleResult(None, OTHERS_TOOK_IT)
-                actuator.begin(order_of_application(granted, self._graph, snapshot), now_ns)
+                actuator.begin(self._order(granted, snapshot), now_ns)
         except PenstockError as error:
-            self._granted = None
+            self._asked = None
             return ScaleResult(None, str(error))
         result = actuator.turn(now_ns)
         if result is not None and quota is not None:
             quota.ended(is_done=result.failure is None)
         return result
+
+    def _order(self, plan: RescalePlan, snapshot: ClusterSnapshot) -> SizeOrder:
+        if plan.applications:
+            return order_of_application(plan.applications[0], self._graph, snapshot)
+        return order_of(plan, self._graph, snapshot)
+
+    def _held_after(self, plan: RescalePlan, snapshot: ClusterSnapshot) -> Held:
+        """Return what the job has once a plan is carried out."""
+        held = _held(snapshot)
+        if not plan.applications:
+            return replace(held, memory_bytes=memory_after(plan, self._graph, snapshot))
+        (size, *_) = plan.applications
+        memory = wanted_memory(size)
+        cores = held.cores if size.cores is None else size.cores
+        return Held(cores, held.memory_bytes if memory is None else memory)
+
+    def _granted(self, plan: RescalePlan, held: Held, snapshot: ClusterSnapshot) -> RescalePlan | None:
+        """Return the part of a plan that the job may carry out, None: nothing; sizes of tasks belong together."""
+        if plan.applications:
+            granted = _granted_size(plan.applications[0], held, snapshot)
+            return None if granted is None else replace(plan, applications=(granted,))
+        return plan if held.memory_bytes >= memory_after(plan, self._graph, snapshot) else None
 
     def _cores(self, threads: int) -> float:
         """Return the cores that the job has; at first those of its lease before, or those that it is to begin with."""
@@ -125,7 +157,7 @@ class WholeJob:
         return cores.wanted
 
 
-def _granted(size: ApplicationSize, held: Held, snapshot: ClusterSnapshot) -> ApplicationSize | None:
+def _granted_size(size: ApplicationSize, held: Held, snapshot: ClusterSnapshot) -> ApplicationSize | None:
     """Return the part of a size that the job may have, None: nothing of it."""
     applications, row = snapshot.applications, size.application
     assert applications.cores is not None and applications.memory_bytes is not None
@@ -134,3 +166,10 @@ def _granted(size: ApplicationSize, held: Held, snapshot: ClusterSnapshot) -> Ap
     memory = None if memory is None or held.memory_bytes == applications.memory_bytes[row] else held.memory_bytes
     granted = ApplicationSize(row, cores, None, memory, size.threads)
     return None if granted == ApplicationSize(row) else granted
+
+
+def _held(snapshot: ClusterSnapshot) -> Held:
+    """Return what the job has, which is the first row of a snapshot."""
+    applications = snapshot.applications
+    assert applications.cores is not None and applications.memory_bytes is not None
+    return Held(float(applications.cores[0]), float(applications.memory_bytes[0]))

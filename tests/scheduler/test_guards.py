@@ -24,10 +24,10 @@ from penstock.model.plan import (
     ShedPlan,
     TaskSize,
 )
-from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
+from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, RefusalColumns
 from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.guarded import Guarded, guarded
-from penstock.scheduler.limits import PlanLimits
+from penstock.scheduler.limits import OF_ALL, ONE_PER_CORE, PlanLimits
 from penstock.scheduler.loop_state import ended
 from penstock.scheduler.ownership import Level, Resource, Role, is_empty
 from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
@@ -39,6 +39,7 @@ CASES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     (Path(__file__).parent / "hostile_snapshots.toml").read_text(encoding="utf-8")
 )
 DEFAULT = PlanLimits()
+SHARED = PlanLimits(most_cores=6.0, most_memory_bytes=1e9, one_per_core=True)
 BARE = ("kind", "sizes", "most", "least", "raises", "machines", "keeps_below", "any")
 WITH_GUARDS = ("policy", "parameters", "first", "first_s", "set", "window_s", "time_s", "bare", "kind", "sizes")
 SAID = (*WITH_GUARDS, "reason", "machines", "keep")
@@ -219,6 +220,19 @@ def test_memory_over_the_quota_is_not_given() -> None:
     assert "job/count memory: the quota of memory" in cut.reason
     # What the machines have is the quota where none was set.
     assert isinstance(planned(RescalePlan("", (TaskSize(2, 2, 3, 10**12),))), NoChange)
+
+
+@pytest.mark.parametrize(("others_bytes", "fits"), [(0.0, True), (4e8, True), (6e8, False)])
+def test_what_others_on_the_quota_have_is_none_of_a_jobs(others_bytes: float, fits: bool) -> None:
+    """An application without tasks is another job, whose head has them; an instance of 'count' has 166 MB."""
+    both = ApplicationColumns(("job", "other"), cores=[4.0, 2.5], memory_bytes=[3.3e8, others_bytes])
+    guard = guarded(Plans(RescalePlan("", (TaskSize(1, 6), TaskSize(2, 6)))), SHARED)
+    decision, memory = guard.decide(replace(job(), applications=both), guard.start())
+    # Of six cores three and a half are left.
+    assert sizes_of(decision) == ({"split": 3, "count": 3} if fits else {})
+    assert ONE_PER_CORE in [item.reason for item in memory.refusals] or not fits
+    of_all = [(item.subject, item.what, item.asked) for item in memory.refusals if item.reason == OF_ALL]
+    assert of_all == ([] if fits else [("job", "memory", 3 * 165_675_008.0)])
 
 
 def test_what_machines_have_bounds_memory_and_not_how_many_instances_there_are() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock.benchmarks.papers.economics import real_moving_knn as beside_knn
 from penstock.benchmarks.papers.economics.applications import SINKS
 from penstock.benchmarks.papers.economics.real_applications import BOTH, KNN_ALONE, KNN_SINK, POINTS, RIDES, TAXI
 from penstock.benchmarks.papers.economics.real_moving import FULL, INSTANCES, MOVING, ZONED_RIDES
@@ -20,6 +21,9 @@ KNN_SHED, BOTH_SHED, LAG_MAXIMA, MANAGED = "knn", "both", "lag-maxima", "managed
 
 MOVES = "moves"
 """Scenario 1, its first move: two task managers, on one of which minimums do not fit."""
+
+MOVES_KNN = "moves-knn"
+"""Scenario 2: the same beside K-Nearest Neighbors, which has less weight than either sink."""
 
 MINIMUMS = {SINKS[0]: 0.3, SINKS[1]: 0.5}
 ALL_MINIMUMS = {KNN_SINK: 0.2, **MINIMUMS}
@@ -50,7 +54,10 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
     off = replace(peak, name=OFF, loads=step, control={}, exact="")
     few = max(1, runs // 5)
     if scale is Scale.SMOKE:
-        return [(replace(peak, loads=peak.loads[:3], calibration_rows=1_500), 1)]
+        return [
+            (replace(peak, loads=peak.loads[:3], calibration_rows=1_500), 1),
+            (moves_beside_knn(lengths.phase_s), 1),
+        ]
     return [
         (peak, runs),
         (off, few),
@@ -66,6 +73,7 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
         (replace(peak, name=LAG_MAXIMA, control={**_ACTS, "offered": "lag maxima"}), few),
         (replace(peak, name=MANAGED, executor="processes", exact=""), few),
         (moves(lengths.phase_s), runs),
+        (moves_beside_knn(lengths.phase_s), runs),
         *((each, few) for each in scaling_cases(scale)),
     ]
 
@@ -86,6 +94,20 @@ def moves(phase_s: float) -> RealCase:
         start={"parallelism": INSTANCES, "channel_bytes": 16_384, "checkpoint_interval": "10s"},
         has_checkpoints=True,
         capacity=FULL,
+    )
+
+
+def moves_beside_knn(phase_s: float) -> RealCase:
+    """Return the run in which K-Nearest Neighbors sheds first, then the first sink, of which an instance moves then."""
+    *sheds, last = beside_knn.LOADS
+    return replace(
+        moves(phase_s),
+        name=MOVES_KNN,
+        application=beside_knn.MOVING_BESIDE_KNN,
+        topics={"rides": beside_knn.SPREAD_RIDES, "points": beside_knn.POINTS},
+        rates={"points": beside_knn.POINTS_RATE},
+        loads=(*((load, phase_s) for load in sheds), (last, 2 * phase_s)),
+        capacity=beside_knn.FULL,
     )
 
 

@@ -14,6 +14,7 @@ from penstock.benchmarks.papers.economics.real_cases import (
     MANAGED,
     MINIMUMS,
     MOVES,
+    MOVES_KNN,
     OFF,
     SHED,
     WHOLE,
@@ -30,6 +31,7 @@ from penstock.benchmarks.papers.economics.real_figures import (
     rate_errors,
     slope_ratio,
 )
+from penstock.benchmarks.papers.economics.real_moving_knn_rows import moving_knn_rows
 from penstock.benchmarks.papers.economics.real_moving_rows import moving_rows
 from penstock.benchmarks.papers.economics.real_scaling_rows import scaling_rows
 from penstock.benchmarks.papers.evaluation import Row, Spread, spread
@@ -53,6 +55,8 @@ def rows(runs: Runs) -> list[Row]:
     made += _other_rows(runs)
     if MOVES in runs:
         made += moving_rows(runs[MOVES])
+    if MOVES_KNN in runs:
+        made += moving_knn_rows(runs[MOVES_KNN])
     made += scaling_rows(runs)
     return [*made, *_control_rows(runs), *_cpu_rows(runs), capacity_row(runs)]
 

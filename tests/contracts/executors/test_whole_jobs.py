@@ -98,7 +98,7 @@ class Burns(ps.Process):
 
 @dataclass(frozen=True)
 class Sized:
-    """A job under Sage in a folder of its own."""
+    """A job under Sage, alone or beside another scaler, in a folder of its own."""
 
     folder: Path
     name: str
@@ -116,8 +116,7 @@ class Sized:
             "channel_bytes": 32_768, "state_bytes": 8 << 20,
             "action_log": self.folder / "actions.jsonl",
         }  # fmt: skip
-        parameters = {"windows": WINDOWS, **control.get("parameters", {})}
-        sage = ps.Control(**{"scale": "sage", "mode": "act", **control, "parameters": parameters})
+        sage = ps.Control(**{"scale": "sage", "mode": "act", "parameters": {"sage.windows": WINDOWS}, **control})
         return job.start(self.name, **{**given, **options}, control=sage)
 
     def over(self, handle: Handle) -> None:
@@ -131,13 +130,13 @@ class Sized:
             rows = np.sort(numbers[numbers % PARTITIONS == partition] // PARTITIONS)
             assert (rows == np.arange(len(rows))).all()
 
-    def actions(self) -> list[str]:
-        """Return what was applied, in order: the reasons of the log."""
+    def actions(self, policy: str = "sage") -> list[str]:
+        """Return what a policy has done, in order: the reasons of the log."""
         log = self.folder / "actions.jsonl"
         # The last line may be on its way.
         lines = log.read_text().split("\n")[:-1] if log.exists() else []
         entries = [json.loads(line) for line in lines]
-        own = [entry for entry in entries if entry.get("policy") == "sage"]
+        own = [entry for entry in entries if entry.get("policy") == policy]
         decided = {entry["snapshot"]: entry["decision"] for entry in own if entry["kind"] == "decision"}
         applied = [it["snapshot"] for it in own if it["kind"] == "result" and it["outcome"] == "applied"]
         return [decided[number]["reason"] for number in applied]

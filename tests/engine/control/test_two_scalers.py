@@ -1,30 +1,41 @@
 """Two scalers of one job: Sage gives it cores and memory, another one says the parallelism of its operators."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.levers import Levers
+from penstock.engine.control.quota_file import QuotaFile
+from penstock.engine.control.quota_share import QuotaShare
 from penstock.engine.control.start_control import start_control
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions, Mode
 from penstock.model.errors import OptionError
 from penstock.model.scaling_status import ScalingStatus, together
+from penstock.scheduler.shared_quota import Lease
 from tests.engine.control.readings import SECOND_NS
 from tests.engine.control.test_scale_control import AGG, GRAPH, Running, lines, live, started
 
 NAMES = ("sage", "ds2")
+STATE_BYTES = 16 << 20
+MOST_BYTES = 92 << 20
 PARAMETERS = {"sage.windows": 1 / 60, "ds2": {"pace": {"interval_s": 5.0, "warm_up_s": 1.0}}}
 
 
-def both(running: Running, folder: Path, *, acts: bool = True) -> tuple[JobPlan, ControlOptions, Levers]:
+def both(
+    running: Running, folder: Path, *, acts: bool = True, quota: QuotaFile | None = None
+) -> tuple[JobPlan, ControlOptions, Levers]:
     mode: Mode = "act" if acts else "recommend"
-    control = Control(scale=NAMES, mode=mode, cores=4, parameters=PARAMETERS, first_cores=1.0)
-    running.memory.change(GRAPH, LoopOptions(), {AGG: 16 << 20}, paged=True)
-    plan = JobPlan("shop", GRAPH, LoopOptions(state_bytes=16 << 20), folder)
-    levers = Levers(sizes=running.actuator(4), memory=running.memory)
+    given: dict[str, Any] = {} if quota is None else {"quota": "team", "memory": MOST_BYTES}
+    control = Control(scale=NAMES, mode=mode, cores=4, parameters=PARAMETERS, first_cores=1.0, **given)
+    share = None if quota is None else QuotaShare(quota, "shop", 0, control.cores, control.memory_bytes)
+    running.memory.change(GRAPH, LoopOptions(), {AGG: STATE_BYTES}, paged=True)
+    plan = JobPlan("shop", GRAPH, LoopOptions(state_bytes=STATE_BYTES), folder)
+    levers = Levers(sizes=running.actuator(4), memory=running.memory, quota=share)
     return plan, ControlOptions(folder / "actions.jsonl", control), levers
 
 
@@ -52,6 +63,35 @@ def test_each_acts_on_its_own_and_one_at_a_time(tmp_path: Path) -> None:
     kept = after.scaling_status()
     assert kept is not None and kept.changes == status.changes
     after.close()
+
+
+@pytest.mark.parametrize(("others_bytes", "most"), [(0, 4), (36 << 20, 3), (60 << 20, 2)])
+def test_instances_that_one_adds_take_of_the_quota_what_others_leave(
+    others_bytes: int, most: int, tmp_path: Path
+) -> None:
+    """The count has two instances of 16 MB each, and wants four."""
+    running, now = Running(), [0.0]
+    keeper = QuotaFile("team", tmp_path / "book", lambda: now[0])
+    other = Lease("other", 0.0, others_bytes)
+    keeper.renew(other)
+    plan, options, levers = both(running, tmp_path, quota=keeper)
+    live(start_control(plan, 0, options, lambda text: None, levers), 40, running.turn)
+    assert [order.get(AGG, 2) for order in running.asked][:1] == [most]
+    kept = json.loads((tmp_path / "book" / "team.json").read_text(encoding="utf-8"))
+    (held,) = [lease for lease in kept["leases"] if lease["job"] == "shop"]
+    # Once it is done the two of these readings are seen again.
+    assert 2 * STATE_BYTES <= held["memory_bytes"] <= min(most * STATE_BYTES, MOST_BYTES - others_bytes)
+    # What it did not get is kept for it from those of less weight.
+    assert held["wants_memory_bytes"] == (4 * STATE_BYTES if most < 4 else 0.0)
+    log = tmp_path / "actions.jsonl"
+    assert all(item.same for name in NAMES for item in redecide(log, name, {}))
+    refused = [entry["decision"]["reason"] for entry in lines(log, "ds2") if entry["kind"] == "decision"]
+    assert any("shop memory: the quota of all applications" in reason for reason in refused) == (most < 4), refused
+
+
+def test_a_quota_is_shared_only_by_who_sizes_whole_jobs(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="shared by jobs that are sized as a whole: say scale='sage', or"):
+        started(Control(scale="ds2", quota="team", cores=4), tmp_path)
 
 
 def test_both_recommend_to_one_log(tmp_path: Path) -> None:
