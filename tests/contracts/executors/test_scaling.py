@@ -76,11 +76,11 @@ class Steps(ps.Source):
 
 class _StepsReader(ps.Reader):
     def __init__(self, source: Steps, partition: int, row: int) -> None:
-        self._begun, self._phases = begun(source.folder), source.phases
+        self._begun, self._source = begun(source.folder), source
         self._partition, self._row = partition, row
 
     def read(self, max_rows: int) -> ps.Read:
-        if self._row == rows_until(self._phases, math.inf) // PARTITIONS:
+        if self._row == rows_until(self._source.phases, math.inf) // PARTITIONS:
             return ENDED
         first, last = self._row, min(self._due(), self._row + max_rows)
         if first == last:
@@ -99,7 +99,7 @@ class _StepsReader(ps.Reader):
 
     def _due(self) -> int:
         # All processes count from the same moment.
-        return rows_until(self._phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
+        return rows_until(self._source.phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
 
 
 def rows_of(partition: int, first: int, last: int) -> pa.RecordBatch:
