@@ -47,7 +47,13 @@ def machine_room(base_bytes: int) -> Amounts:
     return SLOTS * profile(base_bytes)
 
 
-def pack(needs: Amounts, room: Amounts, new: Amounts | None, stays: NDArray[np.int64]) -> Packing:
+def pack(
+    needs: Amounts,
+    room: Amounts,
+    new: Amounts | None,
+    stays: NDArray[np.int64],
+    sized_by: int | None = None,
+) -> Packing:
     """Place tasks, those with the largest dominant share first, each on the first machine with room.
 
     Args:
@@ -56,13 +62,14 @@ def pack(needs: Amounts, room: Amounts, new: Amounts | None, stays: NDArray[np.i
         new: what a machine that can be added offers; None if none can.
         stays: the machine on which a task runs and whose needs it has not changed, else `NONE`. It stays there, unless
             those that stay do not fit together; then the last of them move.
+        sized_by: how many dimensions, the first ones, say which tasks are the largest; None: all.
     """
     free = room.copy()
     machine = _place_staying(needs, free, stays)
     unplaced = np.flatnonzero(machine == NONE)
     # Tasks of equal needs are placed together: first fit fills a machine with them before it goes to the next.
     kinds, kind = np.unique(needs[unplaced], axis=0, return_inverse=True)
-    for index in np.argsort(-_dominant_share(kinds, room, new), kind="stable"):
+    for index in np.argsort(-_shares(kinds, room, new)[:, :sized_by].max(axis=1, initial=0.0), kind="stable"):
         tasks, need = unplaced[kind.reshape(-1) == index], kinds[index]
         placed = 0
         fits = _fitting(need, free)
@@ -106,8 +113,8 @@ def _fitting(need: Amounts, free: Amounts) -> NDArray[np.int64]:
     return np.asarray((free[:, used] // need[used]).min(axis=1, initial=np.iinfo(np.int32).max))
 
 
-def _dominant_share(needs: Amounts, room: Amounts, new: Amounts | None) -> NDArray[np.float64]:
-    """Return the largest share that tasks take of any dimension of the largest machine."""
+def _shares(needs: Amounts, room: Amounts, new: Amounts | None) -> NDArray[np.float64]:
+    """Return the share that tasks take of each dimension of the largest machine."""
     offers = room if new is None else np.concatenate([room, new[None, :]])
     largest = np.maximum(offers.max(axis=0, initial=0), 1)
-    return np.asarray((needs / largest).max(axis=1, initial=0.0))
+    return np.asarray(needs / largest)
