@@ -14,13 +14,16 @@ from penstock.model.columns import Floats
 from penstock.model.snapshot import AffinityColumns, ClusterSnapshot
 from penstock.model.usable_machines import usable_machines
 from penstock.scheduler.forward_groups import forward_groups
-from penstock.scheduler.packing import NONE, Amounts, pack
+from penstock.scheduler.packing import Amounts, dominant_share
 from penstock.scheduler.placement import free_cpu, known_need
 
 PREFERRED, RESERVED = "preferred", "reserved"
 
 MILLI = 10
 """Thousandths of a core in a percent of it."""
+
+EQUAL_MILLI = 50
+"""Free CPU in the same step of so many thousandths of a core is equally much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,9 @@ def _packed(
 ) -> list[Affinity]:
     """Return the machines of packed instances, of those with memory; what does not fit has none.
 
-    Instances that forward edges join go together. No machine gets more of a task than its even part, as its instances
-    there work one at a time.
+    Those with the largest dominant share come first, each to the machine that has the most CPU of those with room, and
+    of equals to one with few of its task. Instances that forward edges join go together. No machine gets more of a task
+    than its even part, as its instances there work one at a time.
     """
     room, task = _room(snapshot, memory, need, lost_after_s), snapshot.instances.task
     units = [unit for unit in forward_groups(snapshot, waiting) if not np.isnan(memory[unit]).any()]
@@ -119,13 +123,15 @@ def _packed(
     for row, unit in enumerate(units):
         needs[row, :2] = ceil(MILLI * need[task[unit]].sum()), memory[unit].sum()
         np.add.at(needs[row, 2:], task[unit], 1)
-    placed = pack(needs, room, None, np.full(len(units), NONE), sized_by=2).machine.tolist()
-    return [
-        (instance, machine, PREFERRED)
-        for unit, machine in zip(units, placed, strict=True)
-        if machine != NONE and memory[unit].sum() > 0
-        for instance in unit
-    ]
+    found: list[Affinity] = []
+    for row in np.argsort(-dominant_share(needs[:, :2], room[:, :2]), kind="stable").tolist():
+        fitting = np.flatnonzero((room >= needs[row]).all(axis=1))
+        if len(fitting):
+            of_task = room[fitting, 2 + task[units[row][0]]]
+            machine = fitting[np.lexsort((-of_task, -(room[fitting, 0] // EQUAL_MILLI)))[0]].item()
+            room[machine] -= needs[row]
+            found += [(i, machine, PREFERRED) for i in units[row] if memory[units[row]].sum() > 0]
+    return found
 
 
 def _room(snapshot: ClusterSnapshot, memory: Floats, need: Floats, lost_after_s: float) -> Amounts | None:

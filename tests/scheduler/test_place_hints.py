@@ -93,6 +93,11 @@ def test_an_instance_goes_where_there_is_room_for_its_memory() -> None:
     assert places(snapshot, PACKS) == {1: 2}
 
 
+def test_of_task_managers_with_room_it_is_the_one_with_the_most_cpu() -> None:
+    snapshot = cluster([(0, 0, 100), (0, None, 100)], [0, 300, 300], load=[0, 60, 10])
+    assert places(snapshot, PACKS) == {1: 2}
+
+
 def test_what_was_decided_on_counts_before_it_holds() -> None:
     snapshot = cluster([(0, 0, 100), (0, None, 100)], [900, 150, 300], load=[0, 0, 30])
     assert places(snapshot, PACKS) == {1: 1}
