@@ -229,8 +229,9 @@ class ReuseColumns(Columns):
 class AffinityColumns(Columns):
     """Constraints on the machine of a waiting instance.
 
-    ``is_preferred``: the preferred machine. ``is_reserved``: a controller keeps room for it there. ``is_flagged``: it
-    was stopped there deliberately, and must not return.
+    ``is_preferred``: the preferred machine. ``is_reserved``: a controller keeps room for it there; for one that runs it
+    is room for what it has, which is to go there. ``is_flagged``: it was stopped there deliberately, and must not
+    return.
     """
 
     instance: Ints

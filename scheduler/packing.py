@@ -1,6 +1,6 @@
 """Packing of tasks onto machines in several dimensions: first fit, largest first (Justin, section 4.3).
 
-It includes the slot model of Justin's evaluation; called by `memory_model` and by that evaluation.
+It includes the slot model of Justin's evaluation; called by `memory_model`, `place_hints` and that evaluation.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def pack(needs: Amounts, room: Amounts, new: Amounts | None, stays: NDArray[np.i
     unplaced = np.flatnonzero(machine == NONE)
     # Tasks of equal needs are placed together: first fit fills a machine with them before it goes to the next.
     kinds, kind = np.unique(needs[unplaced], axis=0, return_inverse=True)
-    for index in np.argsort(-_dominant_share(kinds, room, new), kind="stable"):
+    for index in np.argsort(-dominant_share(kinds, room, new), kind="stable"):
         tasks, need = unplaced[kind.reshape(-1) == index], kinds[index]
         placed = 0
         fits = _fitting(need, free)
@@ -80,6 +80,13 @@ def pack(needs: Amounts, room: Amounts, new: Amounts | None, stays: NDArray[np.i
             machine[tasks[placed:]] = np.repeat(np.arange(len(free), len(free) + added), counts)
             free = np.concatenate([free, new - counts[:, None] * need])
     return Packing(machine, len(free))
+
+
+def dominant_share(needs: Amounts, room: Amounts, new: Amounts | None = None) -> NDArray[np.float64]:
+    """Return the largest share that tasks take of any dimension of the largest machine."""
+    offers = room if new is None else np.concatenate([room, new[None, :]])
+    largest = np.maximum(offers.max(axis=0, initial=0), 1)
+    return np.asarray((needs / largest).max(axis=1, initial=0.0))
 
 
 def _place_staying(needs: Amounts, free: Amounts, stays: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -104,10 +111,3 @@ def _fitting(need: Amounts, free: Amounts) -> NDArray[np.int64]:
     if not used.any():
         return np.full(len(free), np.iinfo(np.int32).max, np.int64)
     return np.asarray((free[:, used] // need[used]).min(axis=1, initial=np.iinfo(np.int32).max))
-
-
-def _dominant_share(needs: Amounts, room: Amounts, new: Amounts | None) -> NDArray[np.float64]:
-    """Return the largest share that tasks take of any dimension of the largest machine."""
-    offers = room if new is None else np.concatenate([room, new[None, :]])
-    largest = np.maximum(offers.max(axis=0, initial=0), 1)
-    return np.asarray((needs / largest).max(axis=1, initial=0.0))

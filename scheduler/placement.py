@@ -63,7 +63,7 @@ class TaskScheduler(Policy[PlacementMemory]):
 
     def decide(self, snapshot: ClusterSnapshot, memory: PlacementMemory) -> tuple[Decision, PlacementMemory]:
         """Return machines for all waiting instances for which there is one."""
-        names = snapshot.task_names()
+        names, preferences = snapshot.task_names(), preferences_of(snapshot)
         load = cpu_by_task(snapshot)
         last = np.array([memory.cpu.get(name, self.known_cpu.get(name[1], UNMEASURED_CPU)) for name in names])
         need = np.where(np.isnan(load), last, load)
@@ -78,9 +78,9 @@ class TaskScheduler(Policy[PlacementMemory]):
             return not_measured("machines.cpu_percent"), memory
 
         is_alive = usable_machines(snapshot.machines, self.lost_after_s)
-        free = self._free(snapshot, need, {i: memory.starts[key][0] for i, key in pending.items()})
+        free = free_cpu(snapshot, need) - self._spoken_for(snapshot, need, preferences, memory.starts, pending)
         ties = Ties(self._ranks(snapshot), self.equal_within_percent if self.in_turn else None)
-        chosen = place(snapshot, waiting, preferences_of(snapshot), need, free, is_alive, ties)
+        chosen = place(snapshot, waiting, preferences, need, free, is_alive, ties)
         if not chosen:
             return NoChange(f"no machine for {len(waiting)} instances"), memory
         numbers = {"placed": len(chosen), "without_machine": len(waiting) - len(chosen), "starting": len(pending)}
@@ -89,6 +89,9 @@ class TaskScheduler(Policy[PlacementMemory]):
             key = (*names[snapshot.instances.task[move.instance]], int(snapshot.instances.number[move.instance]))
             starts[key] = (snapshot.machines.name[move.machine], snapshot.time_s)
         reason = f"{len(chosen)} of {len(waiting)} instances that wait are placed"
+        if elsewhere := sum(map(preferences.has_no_say, chosen)):
+            numbers["elsewhere"] = elsewhere
+            reason += f", {elsewhere} of them elsewhere than preferred, where too little CPU is free"
         return Placement(tuple(chosen), reason, numbers), PlacementMemory(memory.cpu, starts)
 
     def _pending(
@@ -102,19 +105,27 @@ class TaskScheduler(Policy[PlacementMemory]):
         keys = ((i, (*names[instances.task[i]], int(instances.number[i]))) for i in rows)
         return {i: k for i, k in keys if k in starts and snapshot.time_s < starts[k][1] + self.start_timeout_s}
 
-    def _free(self, snapshot: ClusterSnapshot, need: Floats, starting: Mapping[int, str]) -> Floats:
-        """Return free(tm) = 100 * nCores - cpu(tm) - what the instances need that were placed and not measured."""
-        machines, instances = snapshot.machines, snapshot.instances
-        assert machines.cpu_percent is not None
-        is_new = instances.is_running.copy()
-        if instances.cpu_ns is not None:
-            is_new &= np.isnan(instances.cpu_ns)
-        taken = np.bincount(instances.machine[is_new], need[instances.task[is_new]], len(machines))
-        rows = {name: row for row, name in enumerate(machines.name)}
-        for instance, name in starting.items():
-            if name in rows:
-                taken[rows[name]] += need[instances.task[instance]]
-        return 100.0 * machines.cores - machines.cpu_percent - taken
+    def _spoken_for(
+        self,
+        snapshot: ClusterSnapshot,
+        need: Floats,
+        preferences: PlacementPreferences,
+        starts: Starts,
+        pending: Mapping[int, tuple[str, str, int]],
+    ) -> Floats:
+        """Return the CPU of machines that is kept for instances that start there, or for what of others goes there."""
+        instances, taken = snapshot.instances, np.zeros(len(snapshot.machines))
+        rows = {name: row for row, name in enumerate(snapshot.machines.name)}
+        targets = [(i, rows[name]) for i, key in pending.items() if (name := starts[key][0]) in rows]
+        targets += [
+            (i, machine)
+            for i, machines in preferences.reserved.items()
+            for machine in machines
+            if instances.is_running[i] and instances.machine[i] != machine
+        ]
+        for instance, machine in targets:
+            taken[machine] += need[instances.task[instance]]
+        return taken
 
     def _ranks(self, snapshot: ClusterSnapshot) -> NDArray[np.int64]:
         if self.in_turn:
@@ -194,6 +205,26 @@ def _hosted(snapshot: ClusterSnapshot) -> Counter[tuple[int, int]]:
     running = np.flatnonzero(snapshot.instances.is_running)
     task, machine = snapshot.instances.task[running], snapshot.instances.machine[running]
     return Counter(zip(task.tolist(), machine.tolist(), strict=True))
+
+
+def free_cpu(snapshot: ClusterSnapshot, need: Floats) -> Floats:
+    """Return free(tm) = 100 * nCores - cpu(tm) - what instances need that run and were not measured.
+
+    ``need``: percent of a core by task; NaN: the load of a machine was not measured.
+    """
+    machines, instances = snapshot.machines, snapshot.instances
+    assert machines.cpu_percent is not None
+    is_new = instances.is_running.copy()
+    if instances.cpu_ns is not None:
+        is_new &= np.isnan(instances.cpu_ns)
+    taken = np.bincount(instances.machine[is_new], need[instances.task[is_new]], len(machines))
+    return 100.0 * machines.cores - machines.cpu_percent - taken
+
+
+def known_need(snapshot: ClusterSnapshot, known: Mapping[str, float]) -> Floats:
+    """Return cpu(t) of every task: as measured, else as ``known`` by its name, else a core."""
+    load = cpu_by_task(snapshot)
+    return np.where(np.isnan(load), [known.get(name, UNMEASURED_CPU) for name in snapshot.tasks.name], load)
 
 
 def cpu_by_task(snapshot: ClusterSnapshot) -> Floats:

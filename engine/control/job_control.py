@@ -40,6 +40,7 @@ from penstock.model.shedding_status import SheddingStatus
 from penstock.model.sic import NO_CHECKS, CheckTimes, SicTerms
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import Guarded
+from penstock.scheduler.place_hints import PlaceHints, hinted
 from penstock.scheduler.placement import PlacementMemory, TaskScheduler
 from penstock.shedding.keep_settings import ShedderQueries
 
@@ -180,6 +181,12 @@ class JobControl:
             return
         self._scheduler = replace(self._scheduler, policy=replace(scheduler, known_cpu=dict(cpu)))
 
+    def follow(self, before: "JobControl") -> None:
+        """Take over what is known of tasks and task managers, and what is to move, from the control of another plan."""
+        self.know(before.measured_cpu)
+        self._book.begin_with(before._book)
+        self._moving.wanted, self.recent = before._moving.wanted, before.recent
+
     def hear(
         self,
         manager: str,
@@ -217,6 +224,10 @@ class JobControl:
     def place(self, job: JobPlaces, now_ns: int) -> Mapping[str, str]:
         """Return task managers for instances that have no place, of those for which there is a figure to choose by."""
         snapshot = self._snapshot(job, now_ns)
+        hints = PlaceHints(moves=self._moving.wanted)
+        if self._scaling is not None:
+            hints = replace(hints, packs=self._scaling.packs, memory=self._scaling.task_memory)
+        snapshot = hinted(snapshot, hints, self.measured_cpu, self._scheduler.limits.lost_after_s)
         decision = self._decide(snapshot)
         if self._log is not None:
             self._log.sync()

@@ -16,10 +16,11 @@ from penstock.engine.control.steering import steering
 from penstock.engine.moves.movable import refusal
 from penstock.engine.moves.move_orders import MoveOrder
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.plan import ShedPlan
+from penstock.model.plan import Decision, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import Steering
 from penstock.scheduler.ownership import Resource
+from penstock.scheduler.place_hints import WantedMove
 
 SHED = "qod"
 """Who sheds and moves, in the loop; it is one policy, by whatever variant it decides."""
@@ -41,6 +42,9 @@ class MoveControl:
         self._loop: JobLoop | None = None
         self._acted_on: tuple[ClusterSnapshot, str] | None = None
         self._subjects: Mapping[str, str] = {}
+        self._begun: tuple[WantedMove, ...] = ()
+        self.wanted: tuple[WantedMove, ...] = ()
+        """What is to move: as was decided in the last cycle, and what is under way."""
 
     def beside(self, scalers: tuple[Steering, ...]) -> tuple[Steering, ...]:
         """Return the policies of the loop: the scalers, and who sheds, unless one of them does that itself."""
@@ -67,7 +71,8 @@ class MoveControl:
         if self._loop is None or self._shedding is None:
             return {}
         result, effects = self._loop.judge(SHED, cycle.snapshot, cycle.decision, now_ns)
-        plan = result.allowed
+        plan, decided = result.allowed, cycle.decision
+        asked = _wanted(decided, cycle.snapshot) if self._shedding.is_acting else ()
         if result.acts and isinstance(plan, ShedPlan) and plan.moves:
             assert self._moves is not None
             names = [name for task in self._graph.tasks for name in self._graph.instances(task)]
@@ -78,8 +83,10 @@ class MoveControl:
             }
             machines = cycle.snapshot.machines.name
             self._acted_on = cycle.snapshot, self._shedding.policy_name
+            self._begun = _wanted(plan, cycle.snapshot)
             self._moves.begin([MoveOrder(names[move.instance], machines[move.machine]) for move in plan.moves])
-        has_moves = isinstance(cycle.decision, ShedPlan) and bool(cycle.decision.moves)
+        self.wanted = tuple(dict.fromkeys((*self._begun, *asked)))
+        has_moves = isinstance(decided, ShedPlan) and bool(decided.moves)
         return {"moves": detail_of(result, effects)} if has_moves or effects else {}
 
     def turn(self, now_ns: int) -> None:
@@ -87,12 +94,24 @@ class MoveControl:
         result = None if self._moves is None else self._moves.turn()
         if result is None or self._loop is None:
             return
+        self.wanted, self._begun = tuple(move for move in self.wanted if move not in self._begun), ()
         in_vain = [self._subjects[name] for name in result.failed]
         self._loop.ended(now_ns, is_done=not result.failed, in_vain=in_vain)
         if self._log is not None and self._acted_on is not None:
             snapshot, policy = self._acted_on
             self._log.result(snapshot, policy, "failed" if result.failed else "applied", _detail(result))
         self._acted_on = None
+
+
+def _wanted(decision: Decision, snapshot: ClusterSnapshot) -> tuple[WantedMove, ...]:
+    """Return what a decision wants to move."""
+    if not isinstance(decision, ShedPlan):
+        return ()
+    of, tasks, machines = snapshot.instances, snapshot.tasks.name, snapshot.machines.name
+    return tuple(
+        WantedMove(tasks[of.task[move.instance]], int(of.number[move.instance]), machines[move.machine])
+        for move in decision.moves
+    )
 
 
 def _detail(result: MoveResult) -> Mapping[str, Any]:

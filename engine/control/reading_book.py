@@ -77,6 +77,13 @@ class ReadingBook:
             self._before[name] = self._after[name]
         self._after[name] = _Heard(machine, part, now_ns)
 
+    def begin_with(self, before: "ReadingBook") -> None:
+        """Take over what task managers have said of themselves to the book of another plan, not of their instances."""
+        self._before, self._after = (
+            {name: replace(heard, part=None) for name, heard in heards.items()}
+            for heards in (before._before, before._after)
+        )
+
     def forget(self, name: str) -> None:
         """A task manager is gone."""
         self._before.pop(name, None)

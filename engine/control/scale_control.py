@@ -41,13 +41,15 @@ UNKNOWN = "it is not known yet what other jobs have of the quota"
 class ScaleMemory:
     """What is remembered over a change of the job's plan: since when times count, and the loop's memory.
 
-    By policy: ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it.
+    By policy: ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it, ``memory`` the bytes
+    that each instance of a task is to have then.
     """
 
     began_ns: int
     state: LoopState
     acted_on: Mapping[str, ClusterSnapshot]
     status: Mapping[str, ScalingStatus]
+    memory: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class ScaleControl:
         self._sizes_all = Resource.ALLOCATIONS in item.role.owns
         self._whole = whole if self._sizes_all or (whole is not None and whole.is_shared) else None
         self._acted_on = None if memory is None else memory.acted_on.get(self.name)
+        self.memory: Mapping[str, int] = {} if memory is None else memory.memory.get(self.name, {})
+        """What is being done gives each instance of these tasks so many bytes."""
         self._mode = "act" if settings.control.may_scale else "recommend"
         self.status: ScalingStatus | None = None if memory is None else memory.status.get(self.name)
         """What was decided last, and what became of it; None: nothing was decided yet."""
@@ -142,6 +146,8 @@ class ScaleControl:
 
     def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
         self._acted_on = snapshot
+        named = ((self._graph.name(self._graph.tasks[size.task]), wanted_bytes(size)) for size in plan.tasks)
+        self.memory = {name: size for name, size in named if size is not None}
         if self._whole is not None:
             self._whole.begin(plan, snapshot, now_ns)
         else:
@@ -190,7 +196,7 @@ class ScaleControl:
         if self._log is not None and self._acted_on is not None:
             detail = {"failure": result.failure} if result.summary is None else asdict(result.summary)
             self._log.result(self._acted_on, self.name, "failed" if result.failure else "applied", detail)
-        self._acted_on = None
+        self._acted_on, self.memory = None, {}
         if self.status is not None:
             outcome, done = ("applied", 1) if result.failure is None else (f"failed: {result.failure}", 0)
             self.status = replace(self.status, outcome=outcome, changes=self.status.changes + done)

@@ -36,6 +36,8 @@ class Scalers:
         """Begin with nothing seen, as ``items`` of a loop; ``make_book`` makes one for the windows of each."""
         self._loop = loop
         ranked = sorted(items, key=lambda item: -item.role.level)
+        self.packs = any(item.acts and Resource.TASK_MEMORY in item.role.owns for item in items)
+        """Whether one that acts decides on the memory of tasks."""
         self._whole: WholeJob | None = None
         if any(Resource.ALLOCATIONS in item.role.owns for item in items):
             self._whole = WholeJob(graph, settings.control, settings.actuator, settings.quota)
@@ -57,7 +59,13 @@ class Scalers:
             return None
         acted_on = {each.name: each.acted_on for each in self._all if each.acted_on is not None}
         status = {each.name: each.status for each in self._all if each.status is not None}
-        return ScaleMemory(self._loop.began_ns, self._loop.state, acted_on, status)
+        wanted = {each.name: each.memory for each in self._all}
+        return ScaleMemory(self._loop.began_ns, self._loop.state, acted_on, status, wanted)
+
+    @property
+    def task_memory(self) -> Mapping[str, int]:
+        """The bytes that each instance of a task is to have once what is being done is."""
+        return {task: size for each in self._all for task, size in each.memory.items()}
 
     def tick(
         self,

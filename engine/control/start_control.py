@@ -96,8 +96,7 @@ def start_control(
     if control is not None and placer is not None:
         started.place_by(control.placement, placer)
     if before is not None:
-        started.know(before.measured_cpu)
-        started.recent = before.recent
+        started.follow(before)
     started.warn = warn
     return started
 

@@ -38,7 +38,6 @@ from penstock.runs.run_options import (
     letter_target,
     parallelism_option,
     restore_from,
-    what_is_said,
     with_control,
 )
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
@@ -146,11 +145,6 @@ class RunOverrides:
         )
         duplicates = self.accept_duplicates or options.restore.accept_duplicates
         limit = self.max_dead_letters
-        config = options.config if self.config is None else read_control_file(self.config)
-        if config is None:
-            control = with_control(options.control, self._control())
-        else:
-            control = config.below(options.program, what_is_said(self._control()))
         changed = replace(
             options,
             loop=replace(options.loop, **changed_fields(LOOP, given)),
@@ -158,8 +152,8 @@ class RunOverrides:
             executor=self.executor or options.executor,
             pin=self.pin or options.pin,
             action_log=Path(self.action_log) if self.action_log else options.action_log,
-            control=control,
-            config=config,
+            config=options.config if self.config is None else read_control_file(self.config),
+            said=self._control(),
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),
@@ -170,6 +164,7 @@ class RunOverrides:
             generated_names=self.generated_names,
             **{name: given[name] for name in ("name", *AS_THEY_ARE) if given.get(name, "") != ""},
         )
+        changed.check_control()
         if self.sinks_into is None:
             return changed
         return replace(

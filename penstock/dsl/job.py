@@ -159,6 +159,7 @@ def make_ready(job: Job, options: RunOptions, tell: Tell = tell_nobody) -> Runni
         tell(Notice(text))
 
     arm_from(os.environ)
+    options.check_control()
     job = beside_file(job, options)
     options = with_task_managers(options)
     end = end_of_input_of(job.graph, options)

@@ -3,7 +3,7 @@
 import difflib
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,9 @@ class RunOptions:
     state is found again by the positions of operators where they have no names, as the program does not change.
     ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
     carries rows between them (None: the best that works); with ``pin`` each has a core of its own; what controllers see
-    and decide goes to the file ``action_log``, and ``control`` is what they may do under load: what the ``program``
-    says, beside the file ``config``. ``address`` is the Ray cluster; ``spread`` puts them on many of its nodes,
+    and decide goes to the file ``action_log``, and what they may do under load (`control`) the ``program`` says, the
+    file ``config`` below it, and the command line (``said``) above both. ``address`` is the Ray cluster; ``spread``
+    puts them on many of its nodes,
     ``attached`` leaves the head in this process.
     ``parallelism`` is a number, ``auto``, or None: what the executor makes of that; `instances` is what it comes to.
     """
@@ -80,10 +81,10 @@ class RunOptions:
     spread: bool = False
     pin: bool = False
     action_log: Path | None = None
-    control: Control | None = None
     attached: bool = False
     program: Control | None = None
     config: ControlFile | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if isinstance(self.parallelism, str):
@@ -114,6 +115,21 @@ class RunOptions:
                 f"metrics_host must be {' or '.join(LOOPBACK)}, not {self.metrics_host!r}, unless metrics_token says "
                 "where a token is that whoever asks must send: 'file:PATH' or 'env:NAME'."
             )
+
+    @property
+    def control(self) -> Control | None:
+        """The control of load that the file, the program and the command line say together; None: nobody says any.
+
+        Raises:
+            OptionError: together it is impossible; the message says why.
+        """
+        if self.config is None:
+            return with_control(self.program, self.said)
+        return self.config.below(self.program, what_is_said(self.said))
+
+    def check_control(self) -> None:
+        """Refuse a control of load that is impossible; only here all that say it are known."""
+        _ = self.control
 
     @property
     def instances(self) -> int:
@@ -185,8 +201,6 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         hint = f"did you mean {close[0]!r}? Valid options" if close else "valid options"
         raise OptionError(f"unknown option {unknown[0]!r}; {hint} are {', '.join(sorted(JobOptions.__annotations__))}")
     directory = options.get("directory")
-    program = _control(options.get("control"))
-    config = read_control_file(options["config"]) if options.get("config") else None
     return RunOptions(
         name or default_name(),
         options.get("parallelism"),
@@ -207,9 +221,8 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         executor=options.get("executor", EMBEDDED),
         pin=bool(options.get("pin", False)),
         action_log=Path(options["action_log"]) if options.get("action_log") else None,
-        control=program if config is None else config.below(program),
-        program=program,
-        config=config,
+        program=_control(options.get("control")),
+        config=read_control_file(options["config"]) if options.get("config") else None,
         **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
 

@@ -90,14 +90,14 @@ class Steps(ps.Source):
 
 class _StepsReader(ps.Reader):
     def __init__(self, source: Steps, partition: int, row: int) -> None:
-        self._folder, self._phases = source.folder, source.phases
+        self._source, self._folder = source, source.folder
         self._begun = begun(source.folder)
         self._partition, self._row = partition, row
 
     def read(self, max_rows: int) -> ps.Read:
         if (self._folder / "over").exists():
             self._end()
-        if self._row == rows_in(self._folder, self._partition, self._phases):
+        if self._row == rows_in(self._folder, self._partition, self._source.phases):
             return ENDED
         first, last = self._row, min(self._due(), self._row + max_rows)
         if first == last:
@@ -116,8 +116,8 @@ class _StepsReader(ps.Reader):
 
     def _due(self) -> int:
         # All processes count from the same moment.
-        come = rows_until(self._phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
-        return min(come, rows_in(self._folder, self._partition, self._phases))
+        come = rows_until(self._source.phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
+        return min(come, rows_in(self._folder, self._partition, self._source.phases))
 
     def _end(self) -> None:
         """Let this be all, unless it was further when it was first told to end."""

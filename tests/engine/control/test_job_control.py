@@ -7,6 +7,7 @@ import pytest
 import penstock as ps
 from penstock.engine.control.job_control import TICK_NS, JobControl
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.scheduler.place_hints import WantedMove
 from tests.engine.control.readings import (
     MANAGERS,
     OPTIONS,
@@ -114,3 +115,28 @@ def test_a_tick_measures_tasks_and_what_was_known_of_others_stays() -> None:
     ticking.tick(job_places(EVERYWHERE), 2 * SECOND_NS)
     assert ticking.measured_cpu == pytest.approx({SOURCE: 25.0, COUNT: 5.0})
     assert ticking.due_ns == 2 * SECOND_NS + TICK_NS
+
+
+def test_the_control_of_the_next_plan_knows_where_there_is_room() -> None:
+    before = control()
+    before.know({SOURCE: 30.0, COUNT: 20.0})
+    hear_burner(before, 1.0)
+    after = control(graph(3))
+    after.follow(before)
+    running = {name: place for name, place in EVERYWHERE.items() if name.startswith(SOURCE)}
+    places = after.place(job_places(running), SECOND_NS)
+    assert set(places.values()) == {"tm-1"} and f"{COUNT}[2]" in places
+
+
+@pytest.mark.parametrize(("moves", "place"), [((), "tm-1"), ((WantedMove(SOURCE, 0, "tm-1"),), "tm-0")])
+def test_room_for_what_load_shedding_moves_is_kept_also_by_the_control_of_the_next_plan(
+    moves: tuple[WantedMove, ...], place: str
+) -> None:
+    before = control()
+    before.know({SOURCE: 60.0, COUNT: 30.0})
+    hear_burner(before, 0.0)
+    before._moving.wanted = moves
+    after = control()
+    after.follow(before)
+    there = {name: at for name, at in EVERYWHERE.items() if name != f"{COUNT}[1]"}
+    assert after.place(job_places(there), SECOND_NS) == {f"{COUNT}[1]": place}

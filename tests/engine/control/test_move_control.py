@@ -21,6 +21,7 @@ from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Move, ShedPlan
 from penstock.model.shedding_status import SheddingStatus
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.place_hints import WantedMove
 from tests.engine.control.readings import graph
 from tests.scheduler.hostile_cases import changed, job
 
@@ -108,6 +109,24 @@ def test_a_move_is_asked_for_once_and_its_end_is_told(jobs: Callable[..., Moved]
     (result,) = moved.results()
     assert result["outcome"] == "applied" and result["detail"]["moved"][f"{COUNT}[0]"]["key_groups"] == 64
     assert "it settles for" in moved.cycle(MOVE)["moves"]["withheld"][0]["why"]
+
+
+def test_what_is_to_move_is_known_while_it_is_wanted_or_under_way(jobs: Callable[..., Moved]) -> None:
+    moved = jobs()
+    wanted = (WantedMove("split", 1, "tm2"),)
+    moved.cycle(MOVE)
+    assert moved.control.wanted == wanted
+    moved.cycle()
+    assert moved.control.wanted == wanted
+    moved.end()
+    assert moved.control.wanted == ()
+    # The job settles: what is withheld is wanted nevertheless.
+    assert moved.cycle(MOVE)["moves"]["withheld"] and moved.control.wanted == wanted
+    moved.cycle()
+    assert moved.control.wanted == ()
+    recommending = jobs(Control("qod", "recommend"))
+    recommending.cycle(MOVE)
+    assert recommending.control.wanted == ()
 
 
 def test_what_an_instance_had_is_seen_to_have_gone(jobs: Callable[..., Moved]) -> None:

@@ -122,6 +122,13 @@ def test_a_file_need_only_be_possible_with_what_the_command_line_says(
     assert {key, *(("mode",) if "control" in command_line else command_line)} <= control.given
     with pytest.raises(OptionError, match=r"shop\.toml"):
         RunOverrides(config=str(path)).apply(make_options("job", {}))
+    # The same file, named by the program.
+    named = make_options("job", {"config": path})
+    assert RunOverrides(**command_line).apply(named).control == control
+    with pytest.raises(OptionError, match=r"shop\.toml"):
+        RunOverrides().apply(named)
+    with pytest.raises(OptionError, match=r"shop\.toml"):
+        shop().run(config=path)
 
 
 def test_parameters_of_policies_that_nobody_chose_in_the_end_are_let_go(file: Path) -> None:

@@ -2,10 +2,12 @@
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import penstock as ps
 from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.job_events import JobEvent
@@ -25,6 +27,7 @@ from penstock.engine.executors.managers.visible_files import visible_files
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.model.config import LoopOptions
+from penstock.model.control import NO_CONTROL, ControlOptions
 from penstock.model.errors import RetryableError
 from penstock.model.execution_graph import ExecutionGraph
 
@@ -132,6 +135,8 @@ class Scene:
         clock: Clock | None = None,
         graph: ExecutionGraph | None = None,
         ranks: ManagerRanks | None = None,
+        control: ControlOptions = NO_CONTROL,
+        levers: Levers = NO_LEVERS,
     ) -> None:
         self.clock = clock or SystemClock()
         self.launcher = ScriptedLauncher(self.clock, answer)
@@ -139,7 +144,8 @@ class Scene:
         self.told: list[JobEvent] = []
         self.plan = JobPlan(JOB, graph or _graph(folder), LoopOptions(), folder / "job")
         setup = ManagerSetup(b"", b"token" * 8, HostOptions())
-        self.head = Head(HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake), ranks=ranks))
+        parts = HeadParts(self.plan, setup, self.clock, lambda wake: self._pool(count, wake), ranks=ranks)
+        self.head = Head(replace(parts, control=control, levers=levers, pack_plan=lambda plan: b""))
 
     def attempt(self, checkpoints: CheckpointSession | None = None) -> ManagedAttempt:
         """Return an attempt, without checkpoints if there is no session for them, which is deployed and runs."""

@@ -1,0 +1,85 @@
+"""A scaler acts on a job on Ray: a blocking function gets another instance under load, and gives it back."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.dsl.handle import Handle
+from penstock.engine.control import job_loop
+from penstock.engine.plan.recut import instances_by_name
+from tests.contracts.executors.metered import LONG_S, until
+from tests.contracts.executors.test_rescaling import running
+from tests.contracts.executors.test_scaling import HIGH, Phases, Steps, check, end, waited
+from tests.ray_cluster import GROUP, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
+
+COOL_DOWN_S, LOOKED_AT_S = 3.0, 1.0
+"""Instead of half a minute, so that the test is short."""
+
+LITTLE = 50.0
+"""The load at last, of which one instance takes ten times as much."""
+
+LONGER_S = 1e5
+"""Longer than any load lasts."""
+
+
+class Turned(Steps):
+    """Much comes until there is a file `low`, and little then."""
+
+    @property
+    def phases(self) -> Phases:  # type: ignore[override]
+        high_s = LONGER_S
+        with suppress(FileNotFoundError):
+            high_s = (self.folder / "low").stat().st_mtime - (self.folder / "begun").stat().st_mtime
+        return ((high_s, HIGH), (LONGER_S, LITTLE))
+
+    @phases.setter
+    def phases(self, phases: Phases) -> None:
+        """Leave it to the file."""
+
+
+def until_changed(handle: Handle, changes: int, instances: int) -> None:
+    """Wait until the scaler has changed something so often, and the blocking function has so many instances."""
+    until(lambda: (done := handle.metrics().scaling) is not None and done.changes == changes, handle)
+    assert instances_by_name(running(handle).graph)["waited"] == instances
+
+
+def test_a_blocking_function_is_scaled_up_and_down_on_ray(
+    tmp_path: Path, on_ray: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_loop, "COOL_DOWN_S", COOL_DOWN_S)
+    monkeypatch.setattr(job_loop, "LOOKED_AT_S", LOOKED_AT_S)
+    job = ps.Job()
+    rows = ps.read(Turned(tmp_path), time="at", job=job).name("steps").map_batches(waited).name("waited")
+    counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
+    counts.write_parquet(tmp_path / "out").name("out")
+    handle = job.start(
+        "turned",
+        executor="ray",
+        # The head is in this process, where its cool-down is short.
+        attached=True,
+        task_managers=1,
+        parallelism=1,
+        directory=tmp_path / "job",
+        checkpoint_dir=tmp_path / "checkpoints",
+        checkpoint_interval="500ms",
+        batch_rows=50,
+        control=ps.Control(
+            scale="ds2", mode="act", cores=2, parameters={"pace.interval_s": 2.0, "pace.warm_up_s": 0.0}
+        ),
+        action_log=tmp_path / "actions.jsonl",
+    )
+    until_changed(handle, 1, instances=2)
+    assert len(set(running(handle).places().values())) == 2 == len(on_ray.task_managers())
+    (tmp_path / "low").touch()
+    until_changed(handle, 2, instances=1)
+    end(tmp_path)
+    handle.wait(LONG_S)
+    check(tmp_path, Turned(tmp_path).phases)
+    entries = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
+    outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == "ds2"]
+    assert [outcome for outcome in outcomes if outcome != "recommended"] == ["begun", "applied"] * 2
