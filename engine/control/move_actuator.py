@@ -4,8 +4,9 @@ What an instance has by keys goes to instances of its task at another task manag
 left to do. It belongs to the thread of the job's head.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from penstock.engine.moves.move_orders import AskedMove, MoveOrder, MoveOrders, MoveSummary
 from penstock.model.errors import PenstockError
@@ -28,9 +29,9 @@ class MoveActuator:
         self._asked: list[AskedMove] | None = None
         self._refused: dict[str, str] = {}
 
-    def begin(self, orders: Sequence[MoveOrder]) -> None:
-        """Ask for moves, which are done in this order."""
-        self._asked, self._refused = [], {}
+    def begin(self, orders: Sequence[MoveOrder], refused: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Ask for moves, which are done in this order; ``refused``: why others of the decision are not."""
+        self._asked, self._refused = [], dict(refused)
         for order in orders:
             try:
                 self._asked.append(self._orders.ask(order))

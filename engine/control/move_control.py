@@ -22,6 +22,9 @@ from penstock.scheduler.control_loop import Steering
 from penstock.scheduler.ownership import Resource
 from penstock.scheduler.place_hints import WantedMove
 
+PART = "it is part of a chain, which moves as a whole"
+"""Why a segment behind a branch does not move."""
+
 SHED = "qod"
 """Who sheds and moves, in the loop; it is one policy, by whatever variant it decides."""
 
@@ -41,7 +44,7 @@ class MoveControl:
         self._graph, self._shedding, self._moves, self._log = graph, shedding, moves, log
         self._loop: JobLoop | None = None
         self._acted_on: tuple[ClusterSnapshot, str] | None = None
-        self._subjects: Mapping[str, str] = {}
+        self._subjects: dict[str, str] = {}
         self._begun: tuple[WantedMove, ...] = ()
         self.wanted: tuple[WantedMove, ...] = ()
         """What is to move: as was decided in the last cycle, and what is under way."""
@@ -75,19 +78,27 @@ class MoveControl:
         asked = _wanted(decided, cycle.snapshot) if self._shedding.is_acting else ()
         if result.acts and isinstance(plan, ShedPlan) and plan.moves:
             assert self._moves is not None
-            names = [name for task in self._graph.tasks for name in self._graph.instances(task)]
-            of, tasks = cycle.snapshot.instances, cycle.snapshot.task_names()
-            self._subjects = {
-                names[move.instance]: f"{'/'.join(tasks[of.task[move.instance]])}/{of.number[move.instance]}"
-                for move in plan.moves
-            }
-            machines = cycle.snapshot.machines.name
             self._acted_on = cycle.snapshot, self._shedding.policy_name
             self._begun = _wanted(plan, cycle.snapshot)
-            self._moves.begin([MoveOrder(names[move.instance], machines[move.machine]) for move in plan.moves])
+            self._moves.begin(*self._orders(plan, cycle.snapshot))
         self.wanted = tuple(dict.fromkeys((*self._begun, *asked)))
         has_moves = isinstance(decided, ShedPlan) and bool(decided.moves)
         return {"moves": detail_of(result, effects)} if has_moves or effects else {}
+
+    def _orders(self, plan: ShedPlan, snapshot: ClusterSnapshot) -> tuple[list[MoveOrder], dict[str, str]]:
+        """Return the moves of instances, and why others cannot be: who sheds sees segments of a chain as instances."""
+        names = [name for task in self._graph.tasks for name in self._graph.instances(task)]
+        of, tasks, machines = snapshot.instances, snapshot.task_names(), snapshot.machines.name
+        orders, refused, self._subjects = list[MoveOrder](), dict[str, str](), {}
+        for move in plan.moves:
+            subject = f"{'/'.join(tasks[of.task[move.instance]])}/{of.number[move.instance]}"
+            is_part = move.instance >= len(names)
+            self._subjects[subject if is_part else names[move.instance]] = subject
+            if is_part:
+                refused[subject] = PART
+            else:
+                orders.append(MoveOrder(names[move.instance], machines[move.machine]))
+        return orders, refused
 
     def turn(self, now_ns: int) -> None:
         """Take in how moves have ended."""

@@ -13,7 +13,7 @@ from penstock.engine.control.decision_log import DecisionLog
 from penstock.engine.control.job_loop import JobLoop
 from penstock.engine.control.load_shedding import LoadShedding, ShedCycle
 from penstock.engine.control.move_actuator import MoveActuator
-from penstock.engine.control.move_control import SHED, MoveControl, can_move
+from penstock.engine.control.move_control import PART, SHED, MoveControl, can_move
 from penstock.engine.moves.move_orders import MoveOrders, MoveSummary
 from penstock.model.control import Control
 from penstock.model.errors import OptionError
@@ -109,6 +109,18 @@ def test_a_move_is_asked_for_once_and_its_end_is_told(jobs: Callable[..., Moved]
     (result,) = moved.results()
     assert result["outcome"] == "applied" and result["detail"]["moved"][f"{COUNT}[0]"]["key_groups"] == 64
     assert "it settles for" in moved.cycle(MOVE)["moves"]["withheld"][0]["why"]
+
+
+def test_a_part_of_a_chain_does_not_move_and_is_not_asked_for_again(jobs: Callable[..., Moved]) -> None:
+    """Who sheds sees what is behind a branch as an instance, behind the four that the job has."""
+    part, moved = Move(4, 2, flagged=True), jobs()
+    moved.cycle(part)
+    assert not moved.orders.records()
+    moved.control.turn(moved.now_ns)
+    (result,) = moved.results()
+    assert (result["outcome"], result["detail"]["failed"]) == ("failed", {"job/count/1": PART})
+    moved.now_s += 60.0
+    assert "was without effect before" in moved.cycle(part)["moves"]["withheld"][0]["why"]
 
 
 def test_what_is_to_move_is_known_while_it_is_wanted_or_under_way(jobs: Callable[..., Moved]) -> None:
