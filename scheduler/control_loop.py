@@ -109,7 +109,10 @@ class ControlLoop:
                 state = over(self._all_due(state, now_s), state.waits_s) if lost else state
                 state, seen = self._observed(state, readings, item.name)
                 effects += seen
-                if item.role.level >= Level.SIZE and self._all_wait(state, readings):
+                if item.role.level >= Level.SIZE and (
+                    self._all_wait(state, readings) or self.goes_first(item.name, now_s, state)
+                ):
+                    # It decides nothing: it would remember what is not done.
                     state = waiting(state, item.name, now_s)
                     continue
             prepared = self.prepared(item.name, snapshot, state)
@@ -127,6 +130,11 @@ class ControlLoop:
         """Return a snapshot as a policy is to see it: with ages since actions, and what was withheld of its last."""
         return with_refusals(with_ages(snapshot, state.touched_s), state.refused.get(name, ()))
 
+    def goes_first(self, name: str, now_s: float, state: LoopState) -> str:
+        """Return which policy that sizes a policy that is due lets go first, and why; "" if it need not."""
+        every_s = {item.name: item.every_s for item in self.policies if self._takes_turns(item)}
+        return Turns(every_s).first(name, now_s, state) if name in every_s else ""
+
     def judge(
         self, name: str, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
     ) -> tuple[LoopDecision, tuple[Effect, ...], LoopState]:
@@ -143,14 +151,11 @@ class ControlLoop:
         self, item: Steering, prepared: ClusterSnapshot, decided: Decision, now_s: float, state: LoopState
     ) -> tuple[LoopDecision, LoopState]:
         owns = owners_of({each.name: each.role for each in self.policies})[item.name]
-        first = self._turns.first(item.name, now_s, state) if self._takes_turns(item) else ""
-        result = self._limited(item, prepared, decided, owns, state, first)
+        result = self._limited(item, prepared, decided, owns, state)
         state = replace(state, refused={**state.refused, item.name: result.withheld})
         state = self._begun(self._moves_waiting(state, decided, now_s), result, now_s)
         if item.role.level >= Level.SIZE:
-            state = replace(state, sized_s=now_s)
-            is_held = any(withheld.reason == first for withheld in result.withheld)
-            state = waiting(state, item.name, now_s) if is_held else over(state, {item.name})
+            state = over(replace(state, sized_s=now_s), {item.name})
         if Resource.KEEP_RATES in owns and has_seen(decided):
             state = self.after_shedding(state, shed_applications(prepared, decided), prepared, now_s)
         return result, state
@@ -230,12 +235,8 @@ class ControlLoop:
         decided: Decision,
         owns: frozenset[Resource],
         state: LoopState,
-        first: str,
     ) -> LoopDecision:
-        """Return a decision without what is another's, has no actuator, must wait, or was in vain before.
-
-        ``first`` says why another one goes first, "" if nobody does.
-        """
+        """Return a decision without what is another's, has no actuator, must wait, or was in vain before."""
         allowed, foreign = owned_part(decided, owns, snapshot)
         withheld = [Withheld(item.name, resource, "another policy owns it, or none may") for resource in foreign]
         may_act = self.acts and item.acts
@@ -248,19 +249,19 @@ class ControlLoop:
         figures = _figures(item, snapshot)
         sizes = item.role.level >= Level.SIZE
         since_s = snapshot.time_s - snapshot.window_s if sizes else snapshot.time_s
-        allowed, cut = self._without_refused(allowed, figures, state, since_s, first)
+        allowed, cut = self._without_refused(allowed, figures, state, since_s)
         withheld += cut
         expected = () if is_empty(allowed) else expectations(allowed, figures)
         acts = may_act and (not is_empty(allowed) or isinstance(allowed, ShedPlan))
         return LoopDecision(item.name, snapshot, decided, allowed, tuple(withheld), expected, acts)
 
     def _without_refused(
-        self, decision: Decision, figures: Figures, state: LoopState, since_s: float, first: str
+        self, decision: Decision, figures: Figures, state: LoopState, since_s: float
     ) -> tuple[Decision, list[Withheld]]:
         withheld, refused = [], set()
         for (field, place), change in parts_of(decision, figures).items():
             application = change.subject.partition("/")[0]
-            why = self._waits(state, application, since_s) or first
+            why = self._waits(state, application, since_s)
             if not why and field == "moves" and self._sizes_first(state):
                 why = "whoever sizes tasks decides first"
             if not why and any(change.is_same(before) for before in state.fruitless):
@@ -303,10 +304,6 @@ class ControlLoop:
 
     def _takes_turns(self, item: Steering) -> bool:
         return self.acts and item.acts and item.role.level >= Level.SIZE
-
-    @property
-    def _turns(self) -> Turns:
-        return Turns({item.name: item.every_s for item in self.policies if self._takes_turns(item)})
 
     def _level(self, name: str) -> Level:
         return self._item(name).role.level

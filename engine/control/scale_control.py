@@ -110,6 +110,10 @@ class ScaleControl:
         """The snapshot of what is being done by this scaler, None: nothing is."""
         return self._acted_on
 
+    @property
+    def _changes(self) -> int:
+        return 0 if self.status is None else self.status.changes
+
     def tick(
         self,
         places: Places,
@@ -128,8 +132,8 @@ class ScaleControl:
             self._look(places, latest, now_ns, owners)
             return
         if self._whole is not None and not self._whole.is_known:
-            changes = 0 if self.status is None else self.status.changes
-            self.status = ScalingStatus(self.name, self._mode, self._whole.failure or UNKNOWN, changes=changes)
+            reason = self._whole.failure or UNKNOWN
+            self.status = ScalingStatus(self.name, self._mode, reason, changes=self._changes)
             return
         if self.name not in loop.loop.due(loop.state, now_s) or self._awaits_reading(latest, places[0], now_ns):
             return
@@ -137,6 +141,9 @@ class ScaleControl:
         decisions, effects, loop.state = loop.loop.tick({self.name: snapshot}, now_s, loop.state)
         # While the job settles nothing is decided, and what came of an action may be seen then.
         self._effects += effects
+        reason = loop.loop.goes_first(self.name, now_s, loop.state)
+        if reason and self._acted_on is None:
+            self.status = ScalingStatus(self.name, self._mode, reason, changes=self._changes)
         for decision in decisions:
             self._keep(decision, self._effects)
             self._effects = []
@@ -173,8 +180,7 @@ class ScaleControl:
         edges = decision.snapshot.edges
         routes = tuple((self._graph.name(tasks[edges.consumer[it.edge]]), it.shares) for it in plan.routes)
         withheld = decision.withheld[0].reason if decision.withheld else ""
-        changes = 0 if self.status is None else self.status.changes
-        said = (self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, changes, memory)
+        said = (self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, self._changes, memory)
         return ScalingStatus(*said, tuple(moves.items()), routes)
 
     def _keep(self, decision: LoopDecision, effects: Sequence[Effect]) -> None:

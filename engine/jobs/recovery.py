@@ -92,8 +92,7 @@ class RecoveringJob(SteerableJob):
         self._life = AnnouncingLifeCycle(RestartPolicy(options.restarts), self._tell)
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
-        # What the life cycle has ordered; attempts that follow are told as well.
-        self._stop_ordered: js.RequestStop | None = None
+        self._stop_ordered: js.RequestStop | None = None  # by the life cycle; attempts that follow are told as well
         self._error: BaseException | None = None
         self._heeded_stop: bool | None = None  # the last request for a stop that the life cycle was told of
         self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
@@ -326,9 +325,10 @@ class RecoveringJob(SteerableJob):
             if (graph := self._rescaling.next_plan(tasks)) is not None:
                 self._change_plan(graph)
                 resize_sinks(graph, tasks)
-            pages = self._storage.directory / "restored"
-            restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
+            pages, key_groups = self._storage.directory / "restored", self._plan.loop.key_groups
+            restored = self._beginnings.choose(self._graph, key_groups, pages)
             failpoint("job.loaded")
+            self._beginnings.pass_over()
             self._storage.rewind(self._context, self._graph, restored, tasks)
             adopted = adopted_attempt(self._make_attempt, self._plan, self._context, restored, self._life, self._news)
             if adopted is None:

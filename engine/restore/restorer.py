@@ -17,7 +17,7 @@ from penstock.model.ids import TaskId
 from penstock.model.job_graph import JobGraph, SinkSpec, SourceSpec
 from penstock.model.sink_context import SinkContext
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.results import LoadedCheckpoint
+from penstock.state.checkpoints.results import LoadedCheckpoint, SkippedCheckpoint
 from penstock.state.files.durable_files import DurableFiles
 from penstock.state.files.sink_folder import SinkFolder
 from penstock.state.stores.page_store import PageStores
@@ -61,6 +61,7 @@ class Beginnings:
         self._restore = restore
         self._warn = warn
         self._passed_over: int | None = None
+        self._skipped: list[SkippedCheckpoint] = []
         self._last_before: int | None = None
         self._said_afresh = False
 
@@ -97,6 +98,16 @@ class Beginnings:
             self._open_again(restored, _sources_of(graph.graph, restored.at_end()))
         return restored
 
+    def pass_over(self) -> None:
+        """Never go back to checkpoints that were damaged when one was chosen: sinks take back what came of them.
+
+        Call it right before they do.
+
+        Raises:
+            RetryableError: the storage failed.
+        """
+        self._repository.pass_over(self._skipped)
+
     def _open_again(self, restored: RestoredState, sources: frozenset[str]) -> None:
         """Say that, or let, sources go on behind which a run before has closed the windows."""
         if not sources or not self._restore.afresh:
@@ -119,12 +130,11 @@ class Beginnings:
             before = last if self._restore.begun_after is None else self._restore.begun_after
             self._passed_over = before if elsewhere else 0
         loaded = self._repository.latest() if last > self._passed_over else None
+        skipped = () if loaded is None else loaded.skipped
+        self._skipped = [item for item in skipped if item.epoch > self._passed_over]
         if loaded is not None and loaded.manifest.epoch > self._passed_over:
-            self._repository.pass_over(loaded.skipped)
             return loaded
         if last > self._passed_over:
-            if loaded is not None:
-                self._repository.pass_over([item for item in loaded.skipped if item.epoch > self._passed_over])
             self._warn("CHECKPOINTS SKIPPED: all since the start are damaged; the job begins where it was told to.")
         return None if self._restore.savepoint is None else self._repository.savepoint(self._restore.savepoint)
 

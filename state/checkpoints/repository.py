@@ -154,7 +154,8 @@ class CheckpointRepository(CheckpointUploads):
         passed = self._passed_over()
         for epoch, name in reversed(self._visible().items()):
             try:
-                _check_counts(name, passed)
+                if name in passed:
+                    raise CheckpointError("a start has gone back behind it, and outputs have taken back what it had.")
                 manifest = self._manifest(epoch, name)
                 self._verify(manifest, self._shared, verdicts)
                 self._loaded = uploading_runs(manifest)
@@ -172,18 +173,16 @@ class CheckpointRepository(CheckpointUploads):
         """Return the checkpoint of an epoch, having checked every byte.
 
         Raises:
-            CheckpointError: there is none, or it is damaged or was passed over.
+            CheckpointError: there is none, or it is damaged.
         """
-        name = self._visible().get(epoch)
-        _check_counts(name, self._passed_over())
-        manifest = self._manifest(epoch, name)
+        manifest = self._manifest(epoch, self._visible().get(epoch))
         self._verify(manifest, self._shared, {})
         return LoadedCheckpoint(manifest)
 
     def pass_over(self, checkpoints: Iterable[SkippedCheckpoint]) -> None:
-        """Never restore these again: sinks take back what came of them, and a file may be whole again one day.
+        """Let `latest` never return these again: sinks take back what came of them, and a file may be whole again one day.
 
-        Their epochs stay taken. Call it before sinks recover.
+        Their epochs stay taken, and their state can be read.
 
         Raises:
             RetryableError: the storage failed; pass over them again.
@@ -381,11 +380,6 @@ class CheckpointRepository(CheckpointUploads):
                     first = f"operator {instance.operator!r}, instance {instance.instance}: {verdicts[entry]}"
         if first is not None:
             raise CheckpointError(first)
-
-
-def _check_counts(name: str | None, passed: frozenset[str]) -> None:
-    if name in passed:
-        raise CheckpointError("a start has gone back behind it, and outputs have taken back what came of it.")
 
 
 def _stored(manifests: Iterable[CheckpointManifest]) -> set[str]:
