@@ -66,7 +66,13 @@ def hinted(
         taken = {instance for instance, _, _ in affinities}
         waiting = [i for i in np.flatnonzero(~snapshot.instances.is_running).tolist() if i not in taken]
         need = known_need(snapshot, known_cpu)
-        affinities += _packed(snapshot, waiting, _memory(snapshot, hints.memory), need, lost_after_s)
+        memory = _memory(snapshot, hints.memory)
+        room = _room(snapshot, memory, need, lost_after_s)
+        if room is not None:
+            for reserved, target, _ in affinities:
+                cpu = ceil(MILLI * need[snapshot.instances.task[reserved]])
+                room[target, :2] -= cpu, int(np.nan_to_num(memory[reserved]))
+            affinities += _packed(snapshot, waiting, memory, need, room)
     if not affinities:
         return snapshot
     instance, machine, kinds = zip(*affinities, strict=True)
@@ -107,7 +113,7 @@ def _memory(snapshot: ClusterSnapshot, decided: Mapping[str, int]) -> Floats:
 
 
 def _packed(
-    snapshot: ClusterSnapshot, waiting: Sequence[int], memory: Floats, need: Floats, lost_after_s: float
+    snapshot: ClusterSnapshot, waiting: Sequence[int], memory: Floats, need: Floats, room: Amounts
 ) -> list[Affinity]:
     """Return the machines of packed instances, of those with memory; what does not fit has none.
 
@@ -115,9 +121,9 @@ def _packed(
     of equals to one with few of its task. Instances that forward edges join go together. No machine gets more of a task
     than its even part, as its instances there work one at a time.
     """
-    room, task = _room(snapshot, memory, need, lost_after_s), snapshot.instances.task
+    task = snapshot.instances.task
     units = [unit for unit in forward_groups(snapshot, waiting) if not np.isnan(memory[unit]).any()]
-    if room is None or not units:
+    if not units:
         return []
     needs: Amounts = np.zeros((len(units), room.shape[1]), np.int64)
     for row, unit in enumerate(units):

@@ -185,7 +185,8 @@ class JobControl:
         """Take over what is known of tasks and task managers, and what is to move, from the control of another plan."""
         self.know(before.measured_cpu)
         self._book.begin_with(before._book)
-        self._moving.wanted, self.recent = before._moving.wanted, before.recent
+        self._moving.follow(before._moving)
+        self.recent = before.recent
 
     def hear(
         self,
@@ -313,6 +314,8 @@ class JobControl:
         if self._limits is not None:
             shedding.change(self._limits.wanted)
         cycle = shedding.cycle(self._moving.prepared(seen), in_force, self._errors.take())
+        if cycle is None:
+            self._moving.rest()
         if cycle is None and shedding.shed == "sic":
             status = status_by_sic(shedding, self._sic, seen)
             order = KeepOrder(KeepRates(), frozenset(shedding.shedders.sources), shedding.shedders)

@@ -49,6 +49,15 @@ class MoveControl:
         self.wanted: tuple[WantedMove, ...] = ()
         """What is to move: as was decided in the last cycle, and what is under way."""
 
+    def follow(self, before: "MoveControl") -> None:
+        """Go on with what is under way, and with what is wanted, from the control of another plan."""
+        self.wanted, self._begun = before.wanted, before._begun
+        self._subjects, self._acted_on = before._subjects, before._acted_on
+
+    def rest(self) -> None:
+        """Want no more than what is under way: nobody sheds."""
+        self.wanted = self._begun
+
     def beside(self, scalers: tuple[Steering, ...]) -> tuple[Steering, ...]:
         """Return the policies of the loop: the scalers, and who sheds, unless one of them does that itself."""
         owned = frozenset[Resource]().union(*(item.role.owns for item in scalers))

@@ -111,6 +111,11 @@ class QuotaShare:
         self._asked = self._keeper.take(Ask(self._job, least.cores, least.memory_bytes, *self._most))
         self._goal, self._before = goal, self._held
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether there is no answer yet to what was asked for."""
+        return self._asked is not None
+
     def answer(self) -> Held | None:
         """Return what the job may have of what it asked for, once; None: there is no answer yet.
 

@@ -114,6 +114,11 @@ class ScaleActuator:
         """The CPU that task managers may use."""
         self._order: _Order | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being done."""
+        return self._order is None
+
     def count(self) -> int:
         """Return how many task managers instances can be given to.
 

@@ -84,7 +84,8 @@ class WholeJob:
     def begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
         """Let the job, or its tasks, come to other sizes, which were decided on a snapshot of it; see `turn`."""
         assert self._actuator is not None
-        if self._quota is None:
+        if self._quota is None or not (plan.tasks or plan.applications):
+            # Who gets what of the work is no question of a quota.
             self._actuator.begin(self._order(plan, snapshot), now_ns)
             return
         try:
@@ -116,6 +117,9 @@ class WholeJob:
         except PenstockError as error:
             self._asked = None
             return ScaleResult(None, str(error))
+        if actuator.is_idle and (quota is None or not quota.is_asking):
+            # The control of the plan before had begun it, and did not come to carry it out.
+            return ScaleResult(None, "the job was changed meanwhile")
         result = actuator.turn(now_ns)
         if result is not None and quota is not None:
             quota.ended(is_done=result.failure is None)

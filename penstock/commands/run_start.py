@@ -118,8 +118,9 @@ class RunOverrides:
         if self.shed is not None:
             check_shed(self.shed, "control: ")
         if self.scale:
-            # Beside what the program says more may be possible.
-            with_control(None, {**self._control(), "shed": None, "mode": None})
+            # Beside what the program and a file say more may be possible.
+            said = self._control()
+            with_control(None, {name: said[name] for name in ("scale", "placement", "cores", "memory", "parameters")})
         letter_target(self.dead_letters)
         check_at_end(self.at_end)
 

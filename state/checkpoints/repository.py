@@ -180,9 +180,10 @@ class CheckpointRepository(CheckpointUploads):
         return LoadedCheckpoint(manifest)
 
     def pass_over(self, checkpoints: Iterable[SkippedCheckpoint]) -> None:
-        """Let `latest` never return these again: sinks take back what came of them, and a file may be whole again one day.
+        """Let `latest` never return these again: sinks take back what came of them.
 
-        Their epochs stay taken, and their state can be read.
+        A damaged file may be whole again one day, as a later checkpoint uploads the same bytes. Their epochs stay
+        taken, and their state can be read.
 
         Raises:
             RetryableError: the storage failed; pass over them again.

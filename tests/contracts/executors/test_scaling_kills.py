@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,12 @@ def is_under_way(handle: Handle) -> bool:
     return scaling is not None and scaling.outcome == "begun"
 
 
+def is_time(handle: Handle, looks: list[bool], until_s: float, meets: bool) -> bool:
+    """Return whether it is time for a kill, which ``meets`` a change or comes later; note whether one is under way."""
+    looks.append(is_under_way(handle))
+    return time.monotonic() > until_s or (meets and looks[-1])
+
+
 def hosts(steered: RecoveringJob) -> list[psutil.Process]:
     """Return the task managers that have instances of the job: who is killed before it is up is started anew later."""
     names, found = set(steered.places().values()), []
@@ -102,10 +109,11 @@ def test_kills_while_a_policy_scales_change_nothing_in_the_answer(tmp_path: Path
         # The first dies while a change is under way, the next soon after; then one for which a change may come in time.
         meets = kill % 2 == 0
         until_s = time.monotonic() + draws.uniform(*(CHANGE_S if meets else SOON_S)) if kill else math.inf
-        until(lambda: time.monotonic() > until_s or (meets and is_under_way(handle)), handle)  # noqa: B023
+        looks = [False]
+        until(partial(is_time, handle, looks, until_s, meets), handle)
         while not (up := hosts(steered)):
             until(lambda: bool(hosts(steered)), handle)
-        under_way += is_under_way(handle)
+        under_way += looks[-1]
         draws.choice(up).kill()
     until(lambda: applied(tmp_path, scaler.policy) > 0, handle)
     end(tmp_path)

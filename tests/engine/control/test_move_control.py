@@ -45,7 +45,8 @@ class Moved:
         self.log = folder / "actions.jsonl"
         shedding = LoadShedding(GRAPH, control or Control("qod", "act"), moves=True)
         self.written = DecisionLog(self.log, print)
-        self.control = MoveControl(GRAPH, shedding, MoveActuator(self.orders), self.written)
+        self.actuator = MoveActuator(self.orders)
+        self.control = MoveControl(GRAPH, shedding, self.actuator, self.written)
         self.loop = JobLoop(self.control.beside(()), None)
         self.control.begin(self.loop)
         self.loop.now_s(0)
@@ -139,6 +140,32 @@ def test_what_is_to_move_is_known_while_it_is_wanted_or_under_way(jobs: Callable
     recommending = jobs(Control("qod", "recommend"))
     recommending.cycle(MOVE)
     assert recommending.control.wanted == ()
+
+
+def test_what_is_wanted_ends_with_shedding_but_for_what_is_under_way(jobs: Callable[..., Moved]) -> None:
+    moved = jobs()
+    moved.cycle(MOVE)
+    moved.control.rest()
+    assert moved.control.wanted == (WantedMove("split", 1, "tm2"),)
+    moved.end()
+    moved.cycle(MOVE)
+    assert moved.control.wanted
+    moved.control.rest()
+    assert moved.control.wanted == ()
+
+
+def test_the_control_of_the_next_plan_is_told_how_a_move_has_ended(jobs: Callable[..., Moved]) -> None:
+    moved = jobs()
+    moved.cycle(MOVE)
+    shedding = LoadShedding(GRAPH, Control("qod", "act"), moves=True)
+    after = MoveControl(GRAPH, shedding, moved.actuator, moved.written)
+    after.beside(())
+    after.begin(moved.loop)
+    after.follow(moved.control)
+    moved.control = after
+    assert moved.end(OptionError("it left")) == f"{COUNT}[0]"
+    (result,) = moved.results()
+    assert result["outcome"] == "failed" and after.wanted == () and not moved.loop.state.in_flight
 
 
 def test_what_an_instance_had_is_seen_to_have_gone(jobs: Callable[..., Moved]) -> None:

@@ -13,9 +13,10 @@ from penstock.engine.control.job_loop import LOOKED_AT_S, JobLoop
 from penstock.engine.control.levers import Levers
 from penstock.engine.control.quota_file import QuotaFile
 from penstock.engine.control.quota_share import QuotaShare, QuotaView
-from penstock.engine.control.scale_actuator import ScaleActuator
+from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
 from penstock.engine.control.start_control import start_control
 from penstock.engine.control.steering import scaler
+from penstock.engine.control.whole_job import WholeJob
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions
@@ -25,6 +26,7 @@ from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
 from penstock.scheduler.loop_state import ended
 from penstock.scheduler.shared_quota import Lease
 from tests.engine.control.test_scale_control import AGG, GRAPH, Running, lines, live, started
+from tests.scheduler.hostile_cases import job
 
 SAGE = {"windows": 1 / 60}
 
@@ -124,3 +126,18 @@ def test_what_was_done_is_looked_at_once_task_managers_have_read_it(tmp_path: Pa
             _, effects, state = loop.judge("sage", seen, NoChange(""), second, state)
             assert [effect.observed for effect in effects] == ([(8e6,)] if held == 8e6 else [])
     assert not state.fruitless
+
+
+def test_what_the_control_of_the_plan_before_did_not_come_to_has_failed() -> None:
+    """It had asked for it, was refused, and was replaced before it could say so: nobody would ever end the action."""
+    running = Running()
+    after = WholeJob(GRAPH, Control("qod"), running.actuator(), None)
+    assert after.turn(0) == ScaleResult(None, "the job was changed meanwhile")
+
+
+def test_who_gets_what_of_the_work_is_no_question_of_a_quota(tmp_path: Path) -> None:
+    """It would have been tried in vain where the book cannot be had."""
+    actuator, share = Running().actuator(), QuotaShare(QuotaFile("team", tmp_path), "shop", 0, 4.0, None)
+    after = WholeJob(GRAPH, Control("qod"), actuator, share)
+    after.begin(RescalePlan("key groups lie unevenly"), job(), 0)
+    assert not actuator.is_idle and not share.is_asking
