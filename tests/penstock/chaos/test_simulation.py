@@ -21,6 +21,12 @@ ps.run("small")
 """
 
 
+@pytest.fixture(autouse=True)
+def own_default_job(monkeypatch):
+    """Keep what the files put into the default job from whatever this process runs next."""
+    monkeypatch.setattr("penstock.dsl.job._default_job", ps.Job())
+
+
 def test_seeds_are_one_or_a_range():
     assert parse_seeds("7") == range(7, 8)
     assert parse_seeds("1..200") == range(1, 201)
