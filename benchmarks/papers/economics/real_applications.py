@@ -102,7 +102,8 @@ def taxi_and_knn(setting: Setting) -> Application:
 
 def _add_taxi_drives(job: ps.Job, setting: Setting, topics: Sequence[str]) -> None:
     drives = {
-        source: _read(topic, _RIDE, setting, job).name(source) for source, topic in zip(SOURCES, topics, strict=True)
+        source: read_dated(topic, _RIDE, setting, job).name(source)
+        for source, topic in zip(SOURCES, topics, strict=True)
     }
     for sink, (x, y) in zip(SINKS, (("x", "y"), ("to_x", "to_y")), strict=True):
         parts = [
@@ -115,7 +116,7 @@ def _add_taxi_drives(job: ps.Job, setting: Setting, topics: Sequence[str]) -> No
 
 
 def _add_neighbours(job: ps.Job, setting: Setting, topic: str) -> None:
-    places = _read(topic, _POINT, setting, job).name(KNN)
+    places = read_dated(topic, _POINT, setting, job).name(KNN)
     known = places.map(classified, _with(places, "class", pa.int64())).name(KNN_SINK + WORK)
     _write(known.key_by("class").window(ps.tumbling(WINDOW)).agg(points=ps.count()), KNN_SINK, setting)
 
@@ -127,13 +128,13 @@ def _counted(queries: Sequence[str], topics: Sequence[str]) -> dict[str, Counted
 def fares_of_all(job: ps.Job, kafka: str, topics: Sequence[str]) -> ps.Stream:
     """Return what the rides of topics add up to, by zone and window; no work is done, and none is shed."""
     setting = Setting(kafka, tuple(topics), Path(), "latest")
-    first, *others = [_read(topic, _RIDE, setting, job) for topic in topics]
+    first, *others = [read_dated(topic, _RIDE, setting, job) for topic in topics]
     zoned = first.union(*others).select("at", "fare", zone=(col("x") * ZONES).cast(int))
     windows = zoned.key_by("zone").window(ps.tumbling(WINDOW))
     return windows.agg(rides=ps.count(), fares=ps.sum_("fare"))
 
 
-def _read(topic: str, fields: dict[str, Any], setting: Setting, job: ps.Job) -> ps.Stream:
+def read_dated(topic: str, fields: dict[str, Any], setting: Setting, job: ps.Job) -> ps.Stream:
     """Read a topic, dated by the times at which its messages were written."""
     return ps.read_kafka(
         topic,

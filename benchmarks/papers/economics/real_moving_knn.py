@@ -15,7 +15,7 @@ import numpy as np
 
 import penstock as ps
 from penstock.benchmarks.papers.economics.applications import KNN, SINKS
-from penstock.benchmarks.papers.economics.real_applications import KNN_SINK
+from penstock.benchmarks.papers.economics.real_applications import KNN_SINK, read_dated
 from penstock.benchmarks.papers.economics.real_moving import COUNT, zones
 from penstock.benchmarks.papers.real.application import Application, Counted, Setting
 
@@ -81,25 +81,12 @@ def moving_beside_knn(setting: Setting) -> Application:
     """Return both in one job, the topic of points last."""
     rides_of, points_of = setting.topics
     job = ps.Job()
-    drives = _read(rides_of, {"begin": int, "end": int}, setting, job).name("rides")
+    drives = read_dated(rides_of, {"begin": int, "end": int}, setting, job).name("rides")
     for sink, column in zip(SINKS, ("begin", "end"), strict=True):
         _count(drives.select("at", zone=column).name(f"to {sink}"), sink, setting)
-    _count(_read(points_of, {"zone": int}, setting, job).name(KNN), KNN_SINK, setting)
+    _count(read_dated(points_of, {"zone": int}, setting, job).name(KNN), KNN_SINK, setting)
     topics = {query: points_of if query == KNN_SINK else rides_of for query in CONTRACTS}
     return Application(job, {query: Counted(query + COUNT, (topic,)) for query, topic in topics.items()})
-
-
-def _read(topic: str, fields: dict[str, Any], setting: Setting, job: ps.Job) -> ps.Stream:
-    return ps.read_kafka(
-        topic,
-        kafka=setting.kafka,
-        schema=fields,
-        metadata={"timestamp": "at"},
-        time="at",
-        watermark="500ms",
-        until=setting.until,
-        job=job,
-    )
 
 
 def _count(rows: ps.Stream, query: str, setting: Setting) -> None:
