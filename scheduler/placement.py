@@ -91,7 +91,7 @@ class TaskScheduler(Policy[PlacementMemory]):
         reason = f"{len(chosen)} of {len(waiting)} instances that wait are placed"
         if elsewhere := sum(map(preferences.has_no_say, chosen)):
             numbers["elsewhere"] = elsewhere
-            reason += f", {elsewhere} of them elsewhere than preferred, where too little CPU is free"
+            reason += f", {elsewhere} of them elsewhere than preferred"
         return Placement(tuple(chosen), reason, numbers), PlacementMemory(memory.cpu, starts)
 
     def _pending(

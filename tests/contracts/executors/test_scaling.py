@@ -81,6 +81,10 @@ class Steps(ps.Source):
     def schema(self) -> pa.Schema:
         return SCHEMA
 
+    def loads(self) -> Phases:
+        """Return the phases as they are known by now."""
+        return self.phases
+
     def partitions(self, parallelism: int) -> Sequence[str]:
         return [str(number) for number in range(PARTITIONS)]
 
@@ -97,7 +101,7 @@ class _StepsReader(ps.Reader):
     def read(self, max_rows: int) -> ps.Read:
         if (self._folder / "over").exists():
             self._end()
-        if self._row == rows_in(self._folder, self._partition, self._source.phases):
+        if self._row == rows_in(self._folder, self._partition, self._source.loads()):
             return ENDED
         first, last = self._row, min(self._due(), self._row + max_rows)
         if first == last:
@@ -116,8 +120,8 @@ class _StepsReader(ps.Reader):
 
     def _due(self) -> int:
         # All processes count from the same moment.
-        come = rows_until(self._source.phases, time.time() - self._begun.stat().st_mtime) // PARTITIONS
-        return min(come, rows_in(self._folder, self._partition, self._source.phases))
+        come = rows_until(self._source.loads(), time.time() - self._begun.stat().st_mtime) // PARTITIONS
+        return min(come, rows_in(self._folder, self._partition, self._source.loads()))
 
     def _end(self) -> None:
         """Let this be all, unless it was further when it was first told to end."""

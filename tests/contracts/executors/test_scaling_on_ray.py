@@ -30,16 +30,11 @@ LONGER_S = 1e5
 class Turned(Steps):
     """Much comes until there is a file `low`, and little then."""
 
-    @property
-    def phases(self) -> Phases:  # type: ignore[override]
+    def loads(self) -> Phases:
         high_s = LONGER_S
         with suppress(FileNotFoundError):
             high_s = (self.folder / "low").stat().st_mtime - (self.folder / "begun").stat().st_mtime
         return ((high_s, HIGH), (LONGER_S, LITTLE))
-
-    @phases.setter
-    def phases(self, phases: Phases) -> None:
-        """Leave it to the file."""
 
 
 def until_changed(handle: Handle, changes: int, instances: int) -> None:
@@ -79,7 +74,7 @@ def test_a_blocking_function_is_scaled_up_and_down_on_ray(
     until_changed(handle, 2, instances=1)
     end(tmp_path)
     handle.wait(LONG_S)
-    check(tmp_path, Turned(tmp_path).phases)
+    check(tmp_path, Turned(tmp_path).loads())
     entries = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
     outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == "ds2"]
     assert [outcome for outcome in outcomes if outcome != "recommended"] == ["begun", "applied"] * 2

@@ -175,12 +175,18 @@ def test_when_all_are_damaged_nothing_is_started_from_scratch():
         repository.latest()
 
 
-def test_a_damaged_file_is_uploaded_again_and_not_reused():
+def newest_damaged():
+    """Return a disk with checkpoints 3 and 4, and the file of the newest that is damaged."""
     disk, repository = simulated()
     checkpoint(repository, 3)
     checkpoint(repository, 4)
     damaged = next(file for file in repository.load(4).manifest.instances[0].files if file.name == "4.sst")
     disk.flip(f"files/{damaged.digest}", 5)
+    return disk, damaged
+
+
+def test_a_damaged_file_is_uploaded_again_and_not_reused():
+    disk, damaged = newest_damaged()
     restarted = CheckpointRepository(SimulatedFiles(disk))
     assert restarted.latest().manifest.epoch == 3
     assert restarted.retain(1).epochs == ()
@@ -192,11 +198,7 @@ def test_a_damaged_file_is_uploaded_again_and_not_reused():
 
 def test_what_was_passed_over_is_not_restored_again_though_its_files_are_whole_again():
     """The job goes back from 4 to 3; its next checkpoint uploads the damaged file again, and is never published."""
-    disk, repository = simulated()
-    checkpoint(repository, 3)
-    checkpoint(repository, 4)
-    damaged = next(file for file in repository.load(4).manifest.instances[0].files if file.name == "4.sst")
-    disk.flip(f"files/{damaged.digest}", 5)
+    disk, _ = newest_damaged()
     restarted = CheckpointRepository(SimulatedFiles(disk))
     restarted.pass_over(restarted.latest().skipped)
     restarted.add_file(5, "4.sst", content(4)["4.sst"])
