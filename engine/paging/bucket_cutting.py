@@ -10,7 +10,7 @@ from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_pages import drop_bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.key_ranges import WHOLE, Span, cut_by_groups
-from penstock.state.tables.image import StoreDump, StoreImage, dump_of
+from penstock.state.tables.image import StoreDump, StoreImage, dump_of, is_of_one_key
 
 
 class BucketCutter:
@@ -21,13 +21,22 @@ class BucketCutter:
         self._stores = stores
 
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
-        """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
+        """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these.
+
+        One that is not about to grow and holds a single key at most stays whole: its size is what every bucket takes
+        that is in use, so that its pieces would be cut in turn, and theirs, without end.
+        """
         stores, before_bytes = self._stores, bucket.bytes
         pieces = stores.options.pieces(before_bytes, added_bytes, len(stores.buckets))
         # With a budget pieces are of one size, as it is shared out to.
         is_bound = stores.options.held_bytes is not None
         spans = bucket.span.cut(pieces) if is_bound else cut_by_groups(bucket.span, pieces, stores.key_groups)
-        return self.put_in(*self.take_out(bucket), spans, bucket.used, before_bytes)
+        part, notes = self.take_out(bucket)
+        if not added_bytes and (part is None or is_of_one_key(part)):
+            whole = self.put_in(part, notes, [bucket.span], bucket.used, before_bytes)
+            whole[0].whole_bytes = 2 * before_bytes
+            return whole
+        return self.put_in(part, notes, spans, bucket.used, before_bytes)
 
     def output_watermark(self, time_us: int) -> int:
         """Return the watermark that an operator passes on if it has no bucket, and nothing holds it up."""

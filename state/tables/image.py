@@ -6,6 +6,7 @@ which each of them numbered separately, are renumbered, and so are the columns t
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -69,6 +70,17 @@ def chosen_of(part: StoreDump, chosen: Chosen) -> StoreDump:
     image = StoreImage([part], chosen)
     batches = {name: image.chosen_batches(0, name) for name in part.batches}
     return StoreDump(batches, part.lenient)
+
+
+def is_of_one_key(part: StoreDump) -> bool:
+    """Return whether all rows of a dump have one position, so that no ranges of keys keep them apart."""
+    least, most = [], []
+    for positions in filter(len, map(_positions, chain.from_iterable(part.batches.values()))):
+        least.append(positions.min())
+        most.append(positions.max())
+        if min(least) != max(most):
+            return False
+    return True
 
 
 def referring(field: pa.Field, to: str, base: int = 0) -> pa.Field:
@@ -194,15 +206,13 @@ class StoreImage:
 
     def _choose(self, index: int, rows: pa.RecordBatch, chosen: Chosen) -> Mask:
         form = table_form(rows.schema)
-        if form is None:
-            return chosen(rows.column(POSITION).to_numpy())
-        if form.follows is not None:
+        if form is not None and form.follows is not None:
             field = rows.schema.field(form.follows)
             old = rows.column(form.follows).to_numpy() - int(field.metadata[_BASE])
             numbers = self._numbers(index, field.metadata[_REFERS].decode())
             places = np.minimum(np.searchsorted(numbers, old), max(len(numbers) - 1, 0))
             return numbers[places] == old if len(numbers) else np.zeros(rows.num_rows, np.bool_)
-        return chosen(positions_of(_keys(form, rows)))
+        return chosen(_positions(rows))
 
 
 EMPTY = StoreImage()
@@ -212,6 +222,14 @@ EMPTY = StoreImage()
 def positions_of(hashes: NDArray[np.uint64]) -> Positions:
     """Return the key positions of these hashes."""
     return (hashes >> np.uint64(32)).astype(np.uint32)
+
+
+def _positions(rows: pa.RecordBatch) -> Positions:
+    """Return the positions of the rows of a dumped table or log; none where each follows a row of another table."""
+    form = table_form(rows.schema)
+    if form is None:
+        return rows.column(POSITION).to_numpy()
+    return positions_of(_keys(form, rows)) if form.follows is None else np.zeros(0, np.uint32)
 
 
 def _keys(form: TableForm, rows: pa.RecordBatch) -> NDArray[np.uint64]:
