@@ -152,3 +152,25 @@ def test_a_key_that_is_large_by_itself_is_not_cut_again_and_again() -> None:
         list(operator.process(0, Batch(batch_of(rows(8 + number)))))
     assert len(stores.buckets) < 1_000
     assert sum(counts(operator).values()) == sum(8 + number for number in range(50))
+
+
+@pytest.mark.parametrize("keys", [0, 1])
+def test_a_bucket_of_a_single_key_stays_whole_unless_it_is_about_to_grow(keys: int) -> None:
+    """Most of it may be what every bucket takes that is in use, and so would each piece be too large in turn."""
+    operator = paged(ROOM)
+    list(operator.process(0, Batch(batch_of(rows(keys)))))
+    for _ in range(2):
+        (bucket,) = operator._stores.buckets
+        (whole,) = operator._moves.cutter.split(bucket)
+        assert whole.span == bucket.span
+        assert whole.whole_bytes > whole.bytes
+    assert len(operator._moves.cutter.split(whole, 20_000)) > 1
+    assert counts(operator).total() == keys
+
+
+def test_a_bucket_of_two_keys_is_cut() -> None:
+    operator = paged(ROOM)
+    list(operator.process(0, Batch(batch_of(rows(2)))))
+    (bucket,) = operator._stores.buckets
+    assert len(operator._moves.cutter.split(bucket)) > 1
+    assert counts(operator).total() == 2
