@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.benchmarks.papers.flink_er.real_applications import HELD
 from penstock.benchmarks.papers.flink_er.real_cases import case
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
 from penstock.benchmarks.papers.real.case import RealCase
@@ -25,11 +26,9 @@ from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
 from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines
 from penstock.engine.control.recorded_windows import ticks_of, wholes_of
-from penstock.engine.control.steering import role_of
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
-from penstock.scheduler.ownership import Resource
 from penstock.tables import Column, print_table
 
 NAME = "steady"
@@ -52,10 +51,7 @@ _QUERIES = {"counts": (0.5, 1)}
 """A minimum accuracy, so that those that shed have somebody to shed for."""
 
 _STATE_BYTES = min(BUDGETS)
-"""The least memory that there is for an operator: the job needs a small part of it, and no policy is to want less."""
-
-_WHOLE_BYTES = 3 << 20
-"""What an instance needs of it by who sizes whole jobs, for whom any number of bytes is a budget."""
+"""The least memory that there is for an operator; what `HELD` fills of it is what no policy is to want less than."""
 
 SHEDS = "qod"
 """The policy that acts on keep rates; the others that act size the job."""
@@ -90,7 +86,8 @@ def steady_case(seconds: float) -> RealCase:
     options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1, "wait_s": ROW_S}
     return replace(
         words, name=NAME, loads=((1.0, seconds),), control=_WATCHES, is_watched=True, task_managers=3, options=options,
-        catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={}, start={**words.start, "state_bytes": _STATE_BYTES},
+        catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={"lines": HELD[False]},
+        start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
 
 
@@ -104,10 +101,7 @@ def plan_of(steady: RealCase) -> ExecutionGraph:
 def acting_case(seconds: float, policy: str) -> RealCase:
     """Return the run in which a policy acts."""
     own = {"shed": SHEDS} if policy == SHEDS else {"scale": policy, **CONTROL}
-    steady = replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own}, is_watched=False)
-    if Resource.ALLOCATIONS not in role_of(policy).owns:
-        return steady
-    return replace(steady, start={**steady.start, "state_bytes": _WHOLE_BYTES})
+    return replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own}, is_watched=False)
 
 
 def actions(run: SeenRun) -> list[str]:

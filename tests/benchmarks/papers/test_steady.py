@@ -117,6 +117,3 @@ def test_cases_say_who_acts() -> None:
     assert (sizing.control["scale"], sizing.control["mode"]) == ("ds2", "act")
     assert (shedding.control["shed"], "scale" in shedding.control) == ("qod", False)
     assert sizing.loads == steady_case(600.0).loads and not sizing.is_watched
-    # Whoever sizes whole jobs would take away what the least budget of others has too much.
-    whole = acting_case(600.0, "sage-at-once")
-    assert whole.start["state_bytes"] < sizing.start["state_bytes"] == steady_case(600.0).start["state_bytes"]
