@@ -11,6 +11,7 @@ import numpy as np
 from penstock.model.columns import Floats, Ints
 from penstock.model.plan import BucketMove
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.bucket_exchanges import exchange
 from penstock.scheduler.flow_network import Layer
 from penstock.scheduler.row_groups import RowGroups
 
@@ -69,32 +70,32 @@ class BucketLevelling:
 def level_buckets(snapshot: ClusterSnapshot, layer: Layer, buckets: BucketLoads) -> BucketLevelling:
     """Return moves from overloaded instances to those with most room: highest rate first, then fewest bytes.
 
+    Instances that are overloaded after that exchange buckets with others, as far as it goes.
     The layer's instances ascend. What it carries after them is at most the capacity of all of them together.
     """
-    load, moves = buckets.load, tuple[BucketMove, ...]()
+    load = buckets.load
     columns = snapshot.buckets
     owner = np.searchsorted(layer.instances, columns.instance[buckets.rows])
     count = len(layer.instances)
-    shares = np.bincount(owner, load, count)
-    room = layer.capacity - shares
+    old_owner = owner.copy()
+    size = np.zeros(len(load)) if columns.state_bytes is None else np.nan_to_num(columns.state_bytes[buckets.rows])
+    room = layer.capacity - np.bincount(owner, load, count)
     # No other instance gives: one that takes has room for what it takes.
     handed_on = (room < 0)[owner].nonzero()[0]
     if len(handed_on) and load[handed_on].min() <= room.max():
-        size = np.zeros(len(handed_on)) if columns.state_bytes is None else columns.state_bytes[buckets.rows[handed_on]]
-        size[np.isnan(size)] = 0.0
-        handed_on = handed_on[np.lexsort((size, -load[handed_on]))]
-        old_owner = owner[handed_on]
-        new_owner = np.array(_new_owners(load[handed_on].tolist(), old_owner.tolist(), room.tolist()))
-        owner[handed_on] = new_owner
-        shares = np.bincount(owner, load, count)
-        numbers = snapshot.instances.number[layer.instances].tolist()
-        moved = (old_owner != new_owner).nonzero()[0]
-        moves = tuple(
-            BucketMove(layer.task, bucket, numbers[taker])
-            for bucket, taker in zip(
-                columns.bucket[buckets.rows[handed_on[moved]]].tolist(), new_owner[moved].tolist(), strict=True
-            )
-        )
+        handed_on = handed_on[np.lexsort((size[handed_on], -load[handed_on]))]
+        owner[handed_on] = _new_owners(load[handed_on].tolist(), owner[handed_on].tolist(), room.tolist())
+        room = layer.capacity - np.bincount(owner, load, count)
+    if room.min() < 0 < room.max():
+        owner = exchange(load, owner, room)
+    numbers = snapshot.instances.number[layer.instances].tolist()
+    moved = (old_owner != owner).nonzero()[0]
+    moved = moved[np.lexsort((size[moved], -load[moved]))]
+    moves = tuple(
+        BucketMove(layer.task, bucket, numbers[taker])
+        for bucket, taker in zip(columns.bucket[buckets.rows[moved]].tolist(), owner[moved].tolist(), strict=True)
+    )
+    shares = np.bincount(owner, load, count)
     loaded = shares > 0
     return BucketLevelling(moves, float((layer.capacity[loaded] / shares[loaded]).min()))
 

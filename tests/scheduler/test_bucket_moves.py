@@ -34,7 +34,7 @@ def job(rng: np.random.Generator) -> tuple[ClusterSnapshot, Layer]:
 
 
 def one_by_one(state: ClusterSnapshot, layer: Layer) -> list[BucketMove]:
-    """Return the moves as the listing has them: heaviest first, off who has too much, to who has most room."""
+    """Return the moves: heaviest first, off who has too much, to who has most room, then exchanges."""
     buckets = state.buckets
     assert buckets.records_in is not None and buckets.state_bytes is not None
     total = buckets.records_in.sum()
@@ -43,14 +43,34 @@ def one_by_one(state: ClusterSnapshot, layer: Layer) -> list[BucketMove]:
     load = buckets.records_in / total
     owner = [layer.instances.tolist().index(row) for row in buckets.instance.tolist()]
     room = [float(c) for c in layer.capacity - np.bincount(owner, load, len(layer.capacity))]
-    moves = []
-    for bucket in sorted(range(len(load)), key=lambda b: (-load[b], buckets.state_bytes[b])):
+    before, order = list(owner), sorted(range(len(load)), key=lambda b: (-load[b], buckets.state_bytes[b]))
+    for bucket in order:
         taker = room.index(max(room))
         if room[owner[bucket]] < 0 and load[bucket] <= room[taker]:
             room[owner[bucket]] += load[bucket]
             room[taker] -= load[bucket]
-            moves.append(BucketMove(1, bucket, taker))
-    return moves
+            owner[bucket] = taker
+    exchange_one_by_one(load.tolist(), owner, room)
+    return [BucketMove(1, bucket, owner[bucket]) for bucket in order if owner[bucket] != before[bucket]]
+
+
+def exchange_one_by_one(load: list[float], owner: list[int], room: list[float]) -> None:
+    """Let who has too much give a heavier bucket for a lighter one: the least that suffices, or the largest."""
+    for giver in sorted((place for place in range(len(room)) if room[place] < 0), key=lambda place: room[place]):
+        for _ in range(owner.count(giver)):
+            pairs = [
+                (load[own] - load[other], own, other)
+                for own in range(len(load))
+                for other in range(len(load))
+                if owner[own] == giver and 0 < load[own] - load[other] <= room[owner[other]]
+            ]
+            if room[giver] >= 0 or not pairs:
+                break
+            enough = [pair for pair in pairs if pair[0] >= -room[giver]]
+            relief, own, other = min(enough) if enough else max(pairs, key=lambda pair: (pair[0], -pair[1], -pair[2]))
+            room[giver] += relief
+            room[owner[other]] -= relief
+            owner[own], owner[other] = owner[other], giver
 
 
 @settings(max_examples=cases())
