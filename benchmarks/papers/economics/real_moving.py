@@ -43,8 +43,7 @@ COUNT = " counts"
 _ZONES = 64
 _POOL = 4_000
 _SEED = 23
-COUNTED = {"zone": int, "n": int, "at_ns": int, "owner": int}
-"""What is written of each row that was counted."""
+_COUNTED = {"zone": int, "n": int, "at_ns": int, "owner": int}
 
 
 def zones(instance: int) -> list[int]:
@@ -107,7 +106,7 @@ def moving(setting: Setting) -> Application:
     ).name("rides")
     for sink, column in zip(SINKS, ("begin", "end"), strict=True):
         keyed = rides.select("at", zone=column).name(f"to {sink}").key_by("zone")
-        counted = keyed.process(Counts(ROW_S[sink]), COUNTED, order="arrival").name(sink + COUNT)
+        counted = keyed.process(Counts(ROW_S[sink]), _COUNTED, order="arrival").name(sink + COUNT)
         written = counted.write_parquet(setting.folder / sink).name(sink)
         written.with_min_accuracy(MINIMUM, columns=False)
     return Application(job, {sink: Counted(sink + COUNT, setting.topics) for sink in SINKS})
