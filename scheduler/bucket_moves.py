@@ -75,7 +75,7 @@ def level_buckets(snapshot: ClusterSnapshot, layer: Layer, buckets: BucketLoads)
     """
     load = buckets.load
     columns = snapshot.buckets
-    owner = np.searchsorted(layer.instances, columns.instance[buckets.rows])
+    owner = np.searchsorted(layer.instances, columns.instance[buckets.rows]).astype(np.int32)
     count = len(layer.instances)
     old_owner = owner.copy()
     size = np.zeros(len(load)) if columns.state_bytes is None else np.nan_to_num(columns.state_bytes[buckets.rows])

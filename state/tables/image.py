@@ -228,7 +228,8 @@ def _positions(rows: pa.RecordBatch) -> Positions:
     """Return the positions of the rows of a dumped table or log; none where each follows a row of another table."""
     form = table_form(rows.schema)
     if form is None:
-        return rows.column(POSITION).to_numpy()
+        positions: Positions = rows.column(POSITION).to_numpy()
+        return positions
     return positions_of(_keys(form, rows)) if form.follows is None else np.zeros(0, np.uint32)
 
 
