@@ -22,10 +22,11 @@ SEEDS = 2
 
 
 def batches(rng: random.Random, schema: StreamSchema) -> Iterator[pa.RecordBatch]:
-    count = 160
+    """Yield rows in batches, of which the first has many keys: a bucket of a single one grows before it is cut."""
+    count, least = 160, 30
     rows = changes_of(rng, count) if schema.changelog else [(row, 1) for row in rows_of(rng, count)]
     while rows:
-        size = rng.choice([1, 5, 30])
+        size, least = max(least, rng.choice([1, 5, 30])), 1
         some, rows = rows[:size], rows[size:]
         weights = [weight for _, weight in some] if schema.changelog else None
         yield batch_of([row for row, _ in some], weights)
