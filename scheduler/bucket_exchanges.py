@@ -16,8 +16,9 @@ def exchange(load: Floats, owner: Ints, room: Floats) -> Ints:
     """Return the owners once overloaded instances have exchanged buckets with others, one for one.
 
     ``load`` of each bucket and ``room`` of each instance are shares of the task's rows; ``room`` is less than 0 where
-    an instance is overloaded, and each ``owner`` is a place in it. No instance is overloaded by an exchange. One that
-    needs no more than a single one gives makes the smallest such, any other the largest that there is, and goes on.
+    an instance is overloaded, and each ``owner`` is a place in it. No instance is overloaded by an exchange. An
+    overloaded one makes the smallest exchange that suffices; if none does, the largest, and looks again, as often as it
+    has buckets.
     """
     owner, room = owner.copy(), room.copy()
     pairs = 0
@@ -29,7 +30,7 @@ def exchange(load: Floats, owner: Ints, room: Floats) -> Ints:
             own, others = np.flatnonzero(owner == giver), np.flatnonzero(room[owner] > 0)
             pairs += len(own) * len(others)
             if not len(others) or pairs > _MOST_PAIRS:
-                break
+                return owner
             relief = load[own][:, None] - load[others][None, :]
             relief[(relief <= 0) | (relief > room[owner[others]][None, :])] = 0.0
             most = relief.max()

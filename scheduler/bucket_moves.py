@@ -15,6 +15,9 @@ from penstock.scheduler.bucket_exchanges import exchange
 from penstock.scheduler.flow_network import Layer
 from penstock.scheduler.row_groups import RowGroups
 
+_ROUNDED = 1e-9
+"""So small a part of an instance's capacity is the rounding of sums."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketLoads:
@@ -61,10 +64,11 @@ class TaskBuckets:
 
 @dataclass(frozen=True, slots=True)
 class BucketLevelling:
-    """Moves, and the layer's capacity after them, as a share of need."""
+    """Moves, and the layer's capacity after them, as a share of need; ``exchanges``: some are one for another."""
 
     moves: tuple[BucketMove, ...]
     whole: float
+    exchanges: bool = False
 
 
 def level_buckets(snapshot: ClusterSnapshot, layer: Layer, buckets: BucketLoads) -> BucketLevelling:
@@ -86,6 +90,8 @@ def level_buckets(snapshot: ClusterSnapshot, layer: Layer, buckets: BucketLoads)
         handed_on = handed_on[np.lexsort((size[handed_on], -load[handed_on]))]
         owner[handed_on] = _new_owners(load[handed_on].tolist(), owner[handed_on].tolist(), room.tolist())
         room = layer.capacity - np.bincount(owner, load, count)
+    handed_over = owner
+    room[np.abs(room) <= _ROUNDED * layer.capacity] = 0.0
     if room.min() < 0 < room.max():
         owner = exchange(load, owner, room)
     numbers = snapshot.instances.number[layer.instances].tolist()
@@ -97,7 +103,8 @@ def level_buckets(snapshot: ClusterSnapshot, layer: Layer, buckets: BucketLoads)
     )
     shares = np.bincount(owner, load, count)
     loaded = shares > 0
-    return BucketLevelling(moves, float((layer.capacity[loaded] / shares[loaded]).min()))
+    exchanges = not np.array_equal(owner, handed_over)
+    return BucketLevelling(moves, float((layer.capacity[loaded] / shares[loaded]).min()), exchanges)
 
 
 def _new_owners(load: list[float], owner: list[int], room: list[float]) -> list[int]:

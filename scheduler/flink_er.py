@@ -296,8 +296,8 @@ class _Plan:
             part = 1.0 if balanced >= 1 or not arriving > 0 else min(arriving * (1 + NOISE), 1.0)
             is_full = self._names[layer.task] in self._full
             if is_full and balanced > 0:
-                # No more can be had of these instances, and no others come.
-                part = min(part, balanced)
+                # No more can be had of these instances, and no others come; to level the last of it takes many moves.
+                part = min(part, balanced / (1 + NOISE))
             # With so many instances the heaviest bucket has one for itself, and more bring nothing.
             useful = self._useful[layer.task] = ceil(1 / loads.heaviest - 1e-9)
             hot += [(self._task(layer.task), bucket) for bucket in loads.hot(self._snapshot, layer, arriving)]
@@ -307,7 +307,8 @@ class _Plan:
                 continue
             levelling = level_buckets(self._snapshot, layer if part == 1.0 else layer.asked(part), loads)
             helps = levelling.whole * part > layer.whole * (1 + NOISE)
-            carries = levelling.whole >= _CARRIED and (helps or part == 1.0)
+            # What carries all with nothing to spare is not exchanged again at every look.
+            carries = levelling.whole >= _CARRIED and (helps or (part == 1.0 and not levelling.exchanges))
             if carries or (is_all and helps):
                 moves += levelling.moves
         return moves, hot

@@ -23,8 +23,8 @@ class BucketCutter:
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
         """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these.
 
-        One that is not about to grow and holds a single key at most stays whole: its size is what every bucket takes
-        that is in use, so that its pieces would be cut in turn, and theirs, without end.
+        One that is not about to grow and holds a single key at most is made anew as a whole: its size is what every
+        bucket takes that is in use, so that its pieces would be cut in turn, and theirs, without end.
         """
         stores, before_bytes = self._stores, bucket.bytes
         pieces = stores.options.pieces(before_bytes, added_bytes, len(stores.buckets))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.plan import BucketMove
 from penstock.model.snapshot import BucketColumns, ClusterSnapshot
+from penstock.scheduler.bucket_exchanges import exchange
 from penstock.scheduler.bucket_moves import TaskBuckets, level_buckets
 from penstock.scheduler.flow_network import Layer
 from tests.papers_cases import cases
@@ -50,7 +51,9 @@ def one_by_one(state: ClusterSnapshot, layer: Layer) -> list[BucketMove]:
             room[owner[bucket]] += load[bucket]
             room[taker] -= load[bucket]
             owner[bucket] = taker
-    exchange_one_by_one(load.tolist(), owner, room)
+    left = layer.capacity - np.bincount(owner, load, len(layer.capacity))
+    left[np.abs(left) <= 1e-9 * layer.capacity] = 0.0
+    exchange_one_by_one(load.tolist(), owner, left.tolist())
     return [BucketMove(1, bucket, owner[bucket]) for bucket in order if owner[bucket] != before[bucket]]
 
 
@@ -101,3 +104,39 @@ def test_without_figures_of_buckets_there_are_no_loads() -> None:
     blind = replace(state, buckets=replace(state.buckets, records_in=None))
     assert TaskBuckets(blind).loads(1) is None
     assert TaskBuckets(state).loads(0) is None
+
+
+def test_a_heavy_bucket_that_fits_nowhere_is_exchanged_for_a_lighter_one() -> None:
+    """By decision 174; the least exchange that suffices is made, and what was given stays as it was."""
+    load = np.array([0.22, 0.15, 0.13, 0.13, 0.08, 0.08, 0.14, 0.07])
+    owner = np.array([3, 3, 0, 0, 1, 1, 2, 2], np.int32)
+    room = np.full(4, 0.305) - np.bincount(owner, load, 4)
+    assert load[owner == 3].min() > room.max()
+    exchanged = exchange(load, owner, room)
+    assert np.all(np.bincount(exchanged, load, 4) <= 0.305)
+    assert np.flatnonzero(exchanged != owner).tolist() == [1, 4]
+    assert owner.tolist() == [3, 3, 0, 0, 1, 1, 2, 2] and room[3] < 0
+
+
+def test_nothing_is_exchanged_for_what_is_rounding_or_brings_nothing() -> None:
+    state, layer = job(np.random.default_rng(3))
+    load = np.array([0.25, 0.25, 0.25, 0.25])
+    assert exchange(load, np.array([0, 0, 1, 1], np.int32), np.array([-0.1, 0.1])).tolist() == [0, 0, 1, 1]
+    rows = np.array([3.0, 2.0, 1.0, 4.0])
+    own = layer.instances[:2]
+    buckets = BucketColumns(np.ones(4, np.int32), np.arange(4, dtype=np.int32), own[[0, 0, 1, 1]], rows, np.zeros(4))
+    full = Layer.of(1, own, np.array([0.5 - 1e-17, 1.0]), np.array([0.5, 0.5]), False, (0,))
+    loads = TaskBuckets(replace(state, buckets=buckets)).loads(1)
+    assert loads is not None
+    assert level_buckets(replace(state, buckets=buckets), full, loads).moves == ()
+
+
+def test_exchanges_of_a_large_task_end_early() -> None:
+    """So many pairs are looked at, and no more; nothing changes for the instances after that."""
+    rng = np.random.default_rng(5)
+    load = rng.uniform(0.8, 1.2, 8_000)
+    load /= load.sum()
+    owner = np.repeat(np.arange(2_000, dtype=np.int32), 4)
+    room = np.full(2_000, 1 / 2_000) - np.bincount(owner, load, 2_000)
+    exchanged = exchange(load, owner, room)
+    assert 2 <= np.count_nonzero(exchanged != owner) <= 80

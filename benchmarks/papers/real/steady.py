@@ -1,9 +1,9 @@
 """``python -m penstock.benchmarks.papers.real.steady --out DIR``: a job under steady load, recorded, decided on by all.
 
-A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row;
-nobody acts. Its action log has what its head saw each second, and what Sage, which recommends, saw each minute of the
-whole job; every policy decides on that once more: after its warm-up it is to want nothing. A run that is there is not
-made again. Exits with 1 if a policy would act, or could not see the job.
+A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row; nobody acts. Its action log
+has what its head saw each second, and what Sage, which recommends, saw each minute of the whole job; every policy
+decides on that once more: after its warm-up it is to want nothing. A run that is there is not made again. Exits with 1
+if a policy would act, or could not see the job.
 
 With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm.
 """
@@ -17,7 +17,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.benchmarks.papers.flink_er.real_applications import HELD
 from penstock.benchmarks.papers.flink_er.real_cases import case
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
 from penstock.benchmarks.papers.real.case import RealCase
@@ -56,7 +55,7 @@ _QUERIES = {"counts": (0.5, 1)}
 """A minimum accuracy, so that those that shed have somebody to shed for."""
 
 _STATE_BYTES = min(BUDGETS)
-"""The least memory that there is for an operator; what `HELD` fills of it is what no policy is to want less than."""
+"""The least memory that there is for an operator; the words that are held fill it so far that none is to want less."""
 
 SHEDS = "qod"
 """The policy that acts on keep rates; the others that act size the job."""
@@ -91,7 +90,7 @@ def steady_case(seconds: float) -> RealCase:
     options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1, "wait_s": ROW_S}
     return replace(
         words, name=NAME, loads=((1.0, seconds),), control=_WATCHES, is_watched=True, task_managers=2, options=options,
-        catch_up_s=0.0, exact="", capacity=LINES_PER_S, first={"lines": HELD[False]},
+        catch_up_s=0.0, exact="", capacity=LINES_PER_S,
         start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from penstock.model.key_groups import key_groups_at
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import FixedColumn, TableSpec, TextColumn
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import EMPTY, StoreDump, StoreImage, chosen_of, positions_of, referring
+from penstock.state.tables.image import EMPTY, StoreDump, StoreImage, chosen_of, is_of_one_key, positions_of, referring
 
 INT = np.dtype(np.int64)
 CODEC = KeyCodec([pa.int64()])
@@ -140,6 +140,16 @@ def test_dumps_chosen_of_a_dump_are_loaded_as_it_is(steps, more, split, located)
     merged = Chains(StoreImage([high, low]), where)
     assert merged.shown() == expected
     run(merged, more, start=1_000)
+
+
+@given(STEPS)
+def test_a_dump_of_one_key_is_told_from_those_of_several(steps):
+    """By its tables, its logs, and tables whose rows follow others, alone and together."""
+    chains = Chains()
+    keys = run(chains, steps)
+    assert is_of_one_key(chains.part()) == (len(keys) < 2)
+    for name, batches in chains.part().batches.items():
+        assert is_of_one_key(StoreDump({name: batches})) == (len(keys) < 2 or name == "notes")
 
 
 def test_columns_that_are_new_are_null_if_that_is_accepted_and_changed_ones_refused():
