@@ -1,6 +1,7 @@
 """Snapshots of windows that follow each other as one of the whole time, as who looks more seldom would have seen it.
 
-Pure. Counts and times of windows add up, means are those over time, and the rest is as it was at the end.
+Pure. Counts and times of windows add up, means are those over time, that of accesses over these, and the rest is as it
+was at the end.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.snapshot import GROUPS, ClusterSnapshot, ReuseColumns
+from penstock.model.columns import Floats
+from penstock.model.snapshot import GROUPS, ClusterSnapshot, InstanceColumns, ReuseColumns
 
 _SUMS: Mapping[str, frozenset[str]] = {
     "applications": frozenset(
@@ -32,7 +34,7 @@ _SUMS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 _MEANS: Mapping[str, frozenset[str]] = {
     "machines": frozenset({"cpu_percent"}),
-    "instances": frozenset({"latency_ms", "get_ms", "get_p90_ms", "put_ms", "emit_latency_ms"}),
+    "instances": frozenset({"latency_ms", "get_p90_ms", "put_ms", "emit_latency_ms"}),
     "services": frozenset({"latency_ms"}),
 }
 _PEAKS: Mapping[str, frozenset[str]] = {
@@ -62,6 +64,7 @@ def joined(snapshots: Sequence[ClusterSnapshot]) -> ClusterSnapshot:
         alike.insert(0, snapshot)
     seconds = np.array([snapshot.window_s for snapshot in alike])
     groups = {name: _joined_group(name, [getattr(each, name) for each in alike], seconds) for name in GROUPS}
+    groups["instances"] = replace(groups["instances"], get_ms=_get_ms([each.instances for each in alike]))
     return replace(last, window_s=float(seconds.sum()), **groups)
 
 
@@ -76,6 +79,22 @@ def _joined_group(name: str, groups: Sequence[Any], seconds: NDArray[np.float64]
     )
     columns = {column: _column(groups, column, merge) for names, merge in merges for column in names}
     return replace(groups[-1], **columns)
+
+
+def _get_ms(windows: Sequence[InstanceColumns]) -> Floats | None:
+    """Return the mean time of an access over all accesses; NaN: it is not known of some, or there was none."""
+    took, all_accesses = [], []
+    for each in windows:
+        if each.get_ms is None or each.cache_hits is None or each.cache_misses is None:
+            return None
+        accesses = each.cache_hits + each.cache_misses
+        # Without an access there is no time of one.
+        took.append(np.where(accesses == 0, 0.0, accesses * each.get_ms))
+        all_accesses.append(accesses)
+    total = np.sum(all_accesses, axis=0)
+    mean = np.full(len(total), np.nan)
+    np.divide(np.sum(took, axis=0), total, mean, where=total > 0)
+    return mean
 
 
 def _column(groups: Sequence[Any], column: str, merge: Merge) -> NDArray[Any] | None:

@@ -18,7 +18,7 @@ class BucketAccesses:
         """Nothing was used."""
         self.hits = self.misses = 0
         self.moved_ns = 0
-        """How long it took to bring buckets in, and to let those go that were in their way."""
+        """How long it took to bring buckets in, and to let those go that were in their way, but for stalled writes."""
         self._clock = clock
         self._uses = 0
         self._reuse = BucketReuse()

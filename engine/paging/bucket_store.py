@@ -185,13 +185,15 @@ class BucketStores(StateStore):
 
     def evict(self, bucket: Bucket) -> None:
         """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
-        began_ns = self._context.clock.monotonic_ns()
+        began_ns, stalled_ns = self._context.clock.monotonic_ns(), self._stalled_ns()
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = bucket.due_us(), bucket.timer_ns()
         bucket.needed_bytes = bucket.bytes
         self.let_go(bucket)
-        self.accessed.moved_ns += self._context.clock.monotonic_ns() - began_ns
+        took_ns = self._context.clock.monotonic_ns() - began_ns
+        # Writes of a checkpoint stall as well, and are no part of it.
+        self.accessed.moved_ns += took_ns - (self._stalled_ns() - stalled_ns)
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
@@ -255,8 +257,8 @@ class BucketStores(StateStore):
 
     def accesses(self) -> Accesses:
         """Return how many rows there were, how many found their bucket in memory, and how long the others took."""
-        own, stalled_ns = self.accessed, 0 if self._pages is None else self._pages.stalled_ns()
-        return Accesses(own.hits + own.misses, own.hits, own.moved_ns - stalled_ns, stalled_ns)
+        own = self.accessed
+        return Accesses(own.hits + own.misses, own.hits, own.moved_ns, self._stalled_ns())
 
     def reuse(self) -> Floats:
         """Return accesses by `REUSE_BOUNDS` of how far back their bucket was used; from any thread."""
@@ -361,3 +363,6 @@ class BucketStores(StateStore):
         bucket.operator.close()
         bucket.held = None
         del self._resident[id(bucket)]
+
+    def _stalled_ns(self) -> int:
+        return 0 if self._pages is None else self._pages.stalled_ns()

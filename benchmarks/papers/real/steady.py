@@ -1,7 +1,7 @@
 """``python -m penstock.benchmarks.papers.real.steady --out DIR``: a job under steady load, recorded, decided on by all.
 
-A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row; nobody acts. Its action log
-has what its head saw each second, and what Sage, which recommends, saw each minute of the whole job; every policy
+A broker, an injector and WordCount on three task managers, with 10 ms of blocking work a row; nobody acts. Its action
+log has what its head saw each second, and what Sage, which recommends, saw each minute of the whole job; every policy
 decides on that once more: after its warm-up it is to want nothing. A run that is there is not made again. Exits with 1
 if a policy would act, or could not see the job.
 
@@ -25,11 +25,9 @@ from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
 from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines
 from penstock.engine.control.recorded_windows import ticks_of, wholes_of
-from penstock.engine.control.steering import role_of
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
-from penstock.scheduler.ownership import Resource
 from penstock.tables import Column, print_table
 
 NAME = "steady"
@@ -45,10 +43,7 @@ It is the same on every machine, as what a row takes is. Two are right for rows 
 CONTROL = {"cores": 4.0}
 """What policies that scale may have."""
 
-_SIZE = {"first_cores": 0.3}
-"""What the job needs of the cores, with the margin of those that size whole jobs."""
-
-_WATCHES = {"mode": "recommend", "scale": "sage", **CONTROL, **_SIZE}
+_WATCHES = {"mode": "recommend", "scale": "sage", **CONTROL}
 """Whoever sizes whole jobs sees what this one has and uses, and changes nothing."""
 
 _QUERIES = {"counts": (0.5, 1)}
@@ -89,7 +84,7 @@ def steady_case(seconds: float) -> RealCase:
     # One instance reads, as that is enough: no policy is to want fewer.
     options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1, "wait_s": ROW_S}
     return replace(
-        words, name=NAME, loads=((1.0, seconds),), control=_WATCHES, is_watched=True, task_managers=2, options=options,
+        words, name=NAME, loads=((1.0, seconds),), control=_WATCHES, is_watched=True, task_managers=3, options=options,
         catch_up_s=0.0, exact="", capacity=LINES_PER_S,
         start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
@@ -104,8 +99,7 @@ def plan_of(steady: RealCase) -> ExecutionGraph:
 
 def acting_case(seconds: float, policy: str) -> RealCase:
     """Return the run in which a policy acts."""
-    size = _SIZE if Resource.ALLOCATIONS in role_of(policy).owns else {}
-    own = {"shed": SHEDS} if policy == SHEDS else {"scale": policy, **CONTROL, **size}
+    own = {"shed": SHEDS} if policy == SHEDS else {"scale": policy, **CONTROL}
     return replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own}, is_watched=False)
 
 

@@ -117,7 +117,4 @@ def test_cases_say_who_acts() -> None:
     assert (sizing.control["scale"], sizing.control["mode"]) == ("ds2", "act")
     assert (shedding.control["shed"], "scale" in shedding.control) == ("qod", False)
     assert sizing.loads == steady_case(600.0).loads and not sizing.is_watched
-    whole = acting_case(600.0, "sage-at-once")
-    assert 0 < whole.control["first_cores"] == steady_case(600.0).control["first_cores"] < 1
-    assert "first_cores" not in sizing.control
     assert list(sizing.first) == list(sizing.topics)

@@ -36,6 +36,29 @@ def test_a_mean_is_one_over_time_and_what_was_not_measured_stays_so() -> None:
     np.testing.assert_allclose(whole.instances.latency_ms, 16.0)
 
 
+def test_an_access_takes_what_all_took_together_whatever_windows_had_none() -> None:
+    """A second in which no row came says nothing of accesses, and hides nothing of the others."""
+    count = len(second(1).instances)
+    windows = [(3.0, 1.0, 8.0), (0.0, 0.0, np.nan), (12.0, 0.0, 2.0)]
+    parts = [
+        replace(
+            part,
+            instances=replace(
+                part.instances,
+                cache_hits=np.full(count, hits), cache_misses=np.full(count, misses), get_ms=np.full(count, get_ms),
+            ),
+        )
+        for number, (hits, misses, get_ms) in enumerate(windows, 1)
+        for part in [second(number)]
+    ]  # fmt: skip
+    np.testing.assert_allclose(joined(parts).instances.get_ms, np.full(count, 3.5))
+    assert np.isnan(joined(parts[1:2]).instances.get_ms).all()
+    unknown = replace(parts[0], instances=replace(parts[0].instances, get_ms=np.full(count, np.nan)))
+    assert np.isnan(joined([unknown, *parts[1:]]).instances.get_ms).all()
+    blind = replace(parts[0], instances=replace(parts[0].instances, cache_hits=None))
+    assert joined([blind, *parts[1:]]).instances.get_ms is None
+
+
 def test_windows_before_instances_came_are_left_out() -> None:
     wide = measured(Job([Task("lines", None), Task("count", 100.0, 2)], [(0, 1, 1.0)], 50.0), 3.0, 1.0)
     assert joined([second(1), second(2), wide]).window_s == 1.0

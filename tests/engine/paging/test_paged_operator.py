@@ -77,6 +77,35 @@ def test_accesses_count_rows_and_those_that_found_their_bucket_in_memory() -> No
     assert stores.accesses().hits < 1400
 
 
+def test_writes_that_stall_for_a_checkpoint_are_not_taken_off_the_time_of_accesses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A counter that runs backwards is no reading: whoever sizes by what accesses take would be blind."""
+    clock = ManualClock()
+    operator = paged(LITTLE, clock)
+    stores = spread(operator)
+    bucket = next(bucket for bucket in stores.buckets if bucket.is_resident)
+    before = operator.context.state.accesses()
+    stalled_ns = [0]
+    monkeypatch.setattr(stores.pages, "stalled_ns", lambda: stalled_ns[0])
+    stalled_ns[0] += 500
+    during = operator.context.state.accesses()
+    store = stores.store
+
+    def stall(item: Any) -> None:
+        stalled_ns[0] += 7_000
+        clock.advance_us(10)
+        store(item)
+
+    monkeypatch.setattr(stores, "store", stall)
+    bucket.touch()
+    stores.evict(bucket)
+    after = operator.context.state.accesses()
+    assert before is not None and during is not None and after is not None
+    assert during.waited_ns == before.waited_ns and during.stalled_ns == before.stalled_ns + 500
+    assert after.waited_ns == before.waited_ns + 3_000 and after.stalled_ns == during.stalled_ns + 7_000
+
+
 def test_a_parked_sweep_goes_on_where_it_was() -> None:
     operator = paged(LITTLE)
     spread(operator)
