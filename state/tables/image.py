@@ -74,11 +74,10 @@ def chosen_of(part: StoreDump, chosen: Chosen) -> StoreDump:
 
 def is_of_one_key(part: StoreDump) -> bool:
     """Return whether all rows of a dump have one position, so that no ranges of keys keep them apart."""
-    least, most = [], []
+    seen: set[int] = set()
     for positions in filter(len, map(_positions, chain.from_iterable(part.batches.values()))):
-        least.append(positions.min())
-        most.append(positions.max())
-        if min(least) != max(most):
+        seen |= {int(positions.min()), int(positions.max())}
+        if len(seen) > 1:
             return False
     return True
 

@@ -60,6 +60,21 @@ def test_a_keyed_task_moves_its_heaviest_buckets_before_it_grows() -> None:
     assert [(move.bucket, move.number) for move in plan.buckets] == [(2, 1)]
 
 
+def test_buckets_that_fit_nowhere_are_exchanged_if_that_helps_and_otherwise_the_task_grows() -> None:
+    """Levels that have nothing to spare would be sought again at every look."""
+
+    def plan(offered: float, heavy: float) -> RescalePlan | NoChange:
+        light = 0.5 - heavy
+        buckets = [(0, heavy), (0, heavy), (1, light), (1, light)]
+        count = Stage("count", [1000.0] * 2, free=False, shares=[2 * heavy, 2 * light], buckets=buckets)
+        return decide(QUICK, snapshot(offered, [Stage("source", [1e6]), count]))
+
+    exchanged, grown = plan(1900.0, 0.3), plan(1990.0, 0.26)
+    assert isinstance(exchanged, RescalePlan) and exchanged.tasks == ()
+    assert [(move.bucket, move.number) for move in exchanged.buckets] == [(0, 1), (2, 0)]
+    assert isinstance(grown, RescalePlan) and grown.buckets == () and [size.parallelism for size in grown.tasks] == [3]
+
+
 def test_a_task_whose_buckets_moved_in_vain_grows() -> None:
     buckets = [(0, 0.3), (0, 0.25), (0, 0.15), (1, 0.2), (1, 0.1)]
     job = [Stage("source", [1e6]), Stage("count", [1100.0, 1000.0], free=False, shares=[0.7, 0.3], buckets=buckets)]

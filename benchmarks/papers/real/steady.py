@@ -85,8 +85,7 @@ def steady_case(seconds: float) -> RealCase:
     options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1, "wait_s": ROW_S}
     return replace(
         words, name=NAME, loads=((1.0, seconds),), control=_WATCHES, is_watched=True, task_managers=3, options=options,
-        catch_up_s=0.0, exact="", capacity=LINES_PER_S,
-        start={**words.start, "state_bytes": _STATE_BYTES},
+        catch_up_s=0.0, exact="", capacity=LINES_PER_S, start={**words.start, "state_bytes": _STATE_BYTES},
     )  # fmt: skip
 
 
