@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Owners = NDArray[np.int32]
 
+ALLOWANCE = 0.05
+"""So much more than an even share of the load is none too much: fewer groups move."""
+
 
 def key_groups_at(positions: NDArray[np.uint32], key_groups: int) -> NDArray[np.int32]:
     """Return the key group, in [0, key_groups), of every key position: the upper half of a key's hash."""
@@ -51,6 +54,46 @@ def reassign(table: Owners, instances: int, weights: Sequence[float] | None = No
     moved = table.copy()
     moved[~stays] = np.repeat(np.arange(instances), missing)
     return _frozen(moved)
+
+
+def reassign_by_load(table: Owners, instances: int, loads: Sequence[float]) -> Owners:
+    """Return the table for owners 0 to ``instances`` - 1 with about as much load each; groups stay where they fit.
+
+    ``loads`` are those of the groups, of any unit, none below 0 and some above. An owner keeps its heaviest groups that
+    fit in its even share, and `ALLOWANCE` more, and the heaviest if none does. What is left goes to whoever has the
+    most room then, the heaviest first. So nobody has more than the even share, the allowance, and one group. Every
+    owner has a group. As `reassign` otherwise.
+
+    Raises:
+        ValueError: the table has a negative owner, there are fewer key groups than ``instances``, or loads are none.
+    """
+    load = np.asarray(loads, np.float64)
+    _check(len(table), instances)
+    if table.min() < 0:
+        raise ValueError(f"key group {int(np.argmin(table))} has no owner.")
+    if load.shape != table.shape or not np.isfinite(load).all() or load.min() < 0 or not load.sum() > 0:
+        raise ValueError(f"{len(table)} key groups have as many loads, which are finite, none below 0 and some above.")
+    share = float(load.sum()) / instances
+    room, counts = np.full(instances, share), np.zeros(instances, np.int64)
+    after, left = table.copy(), list[int]()
+    order = np.argsort(-load, kind="stable").tolist()
+    for group in order:
+        owner = int(table[group])
+        if owner < instances and (not counts[owner] or load[group] <= room[owner] + ALLOWANCE * share):
+            room[owner] -= load[group]
+            counts[owner] += 1
+        else:
+            left.append(group)
+    for group in left:
+        owner = after[group] = int(room.argmax())
+        room[owner] -= load[group]
+        counts[owner] += 1
+    for owner in np.flatnonzero(counts == 0).tolist():
+        # The lightest group of those who have more than one.
+        group = next(group for group in reversed(order) if counts[after[group]] > 1)
+        counts[after[group]] -= 1
+        after[group], counts[owner] = owner, 1
+    return _frozen(after)
 
 
 def moved(table: Owners, groups: Iterable[tuple[int, int, int]]) -> Owners:

@@ -11,12 +11,16 @@ from penstock.scheduler.observations import ApplicationMetrics, Window
 from penstock.scheduler.rule_window import RuleWindow
 from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingProposal
 from penstock.scheduler.workload import (
+    SHED,
     core_starved_samples,
     cores_needed,
     cores_to_catch_up,
     late_samples,
     threads_needed,
 )
+
+HARDLY = 0.1
+"""So small a part of the rows that may wait is none."""
 
 
 class HeapUp(Rule):
@@ -53,7 +57,11 @@ class MemoryUp(Rule):
 
 
 class CpuUp(Rule):
-    """P3: the cores are used up, or the application was throttled and rows had to wait, or wait longer and longer."""
+    """P3: the cores are used up, or the application was throttled; and rows had to wait, or wait longer and longer.
+
+    A loop that always has rows to take uses all the cores it gets, in smaller batches: while hardly a row waits, cores
+    that are used up suffice.
+    """
 
     name, resource, window_s = "CPU up", Resource.CORES, 300.0
     needs = ("cores", "cpu", "throttled")
@@ -62,11 +70,12 @@ class CpuUp(Rule):
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Multiply the cores, but not beyond the need, margin included, if more is needed than there are.
 
-        Throttling is no reason where the backlog is unknown. Cores that are used up by draining a backlog suffice if
-        the backlog will be drained in time.
+        Where the backlog is unknown, throttling is no reason, and cores that are used up are one. Cores that are used up
+        by draining a backlog suffice if the backlog will be drained in time.
         """
         cores = window.ticks.cores[-1]
-        fires = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) | _is_throttled(window, limits)
+        used_up = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) & ~_keeps_up(window, limits)
+        fires = used_up | _is_throttled(window, limits)
         with np.errstate(invalid="ignore"):
             needed = cores_needed(window, limits, 0.0) + cores_to_catch_up(window, limits)
             # What is needed is told by the rows that come and what a row has cost; unknown, it says nothing.
@@ -116,6 +125,15 @@ def _is_throttled(window: RuleWindow, limits: RuleLimits) -> Bools:
     has_settled = (window.samples.settled_s >= limits.settle_s).all(axis=0)
     is_longer = _is_rising(window) & has_settled & (window.samples.throttled.mean(axis=0) > limits.throttled)
     return np.asarray((late_samples(window, limits) & starved).any(axis=0) | is_longer, np.bool_)
+
+
+def _keeps_up(window: RuleWindow, limits: RuleLimits) -> Bools:
+    """Return where hardly a row ever waited, as far as is known."""
+    samples, bound = window.samples, HARDLY * limits.idle_backlog_s * window.usual_rate
+    with np.errstate(invalid="ignore"):
+        # A backlog that is not known is none of these.
+        on_time = (samples.backlog <= bound) & ~(samples.shed > SHED)
+    return np.asarray(~np.isnan(window.partitions) & on_time.all(axis=0), np.bool_)
 
 
 def _is_rising(window: RuleWindow) -> Bools:

@@ -1,5 +1,6 @@
 """From the size of a whole job to an order for its operators and task managers. Called by `whole_job`."""
 
+from penstock.engine.control.key_group_loads import loads_of
 from penstock.engine.control.scale_actuator import SizeOrder
 from penstock.engine.control.size_orders import state_budget
 from penstock.engine.jobs.running_memory import LEAST_BYTES
@@ -44,7 +45,8 @@ def order_of_application(size: ApplicationSize, graph: ExecutionGraph, snapshot:
             # What falls because there are more instances does so once these have their part of the state.
             change = falls if wanted < budget and after == before else rises
             change |= dict.fromkeys(keyed, max(int(wanted / len(keyed)), LEAST_BYTES))
-    return SizeOrder(graph, parallelism, widest, falls, rises, cores=size.cores, managers=size.threads)
+    loads = loads_of(parallelism, graph, snapshot)
+    return SizeOrder(graph, parallelism, widest, falls, rises, cores=size.cores, managers=size.threads, loads=loads)
 
 
 def can_widen(graph: ExecutionGraph, snapshot: ClusterSnapshot, number: int) -> bool:

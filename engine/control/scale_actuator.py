@@ -6,7 +6,7 @@ instances come, what rises after that, so that a quota holds meanwhile. It belon
 it asks for is done between its turns.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -61,7 +61,8 @@ class SizeOrder:
     Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then; memory that
     ``rises`` is apart from that which ``falls``. ``moves``: key groups that get other owners; ``routes``: shares in
     rows that may go to any instance. ``cores`` of all task managers together, and their number ``managers``; None: as
-    they are, or as many as follow from the rest.
+    they are, or as many as follow from the rest. ``loads`` are those of the key groups of operators that get other
+    instances, as far as they are known.
     """
 
     graph: ExecutionGraph
@@ -73,6 +74,7 @@ class SizeOrder:
     routes: Routes = field(default_factory=dict)
     cores: float | None = None
     managers: int | None = None
+    loads: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -175,7 +177,7 @@ class ScaleActuator:
                 self._managers.resize(order.managers)
         if order.asked is None:
             if len(known.warm) >= order.managers or now_ns >= order.until_ns:
-                order.asked = self._rescales.ask(sizes.parallelism).answer
+                order.asked = self._rescales.ask(sizes.parallelism, sizes.loads).answer
             return None
         if not order.asked.done():
             return None

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock.engine.control.key_group_loads import loads_of
 from penstock.engine.control.part_reading import edges_between_tasks
 from penstock.engine.control.scale_actuator import SizeOrder
 from penstock.engine.jobs.running_memory import LEAST_BYTES
@@ -34,7 +35,8 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
     after = {row: task.parallelism for row, task in enumerate(tasks)}
     after |= {size.task: size.parallelism for size in plan.tasks}
     falls, rises_to = memory
-    return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to, *_handed_out(plan, graph))
+    loads = loads_of(parallelism, graph, snapshot)
+    return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to, *_handed_out(plan, graph), loads=loads)
 
 
 def _handed_out(plan: RescalePlan, graph: ExecutionGraph) -> tuple[tuple[GroupsOrder, ...], Routes]:

@@ -1,7 +1,7 @@
 """Changes of parallelism that were asked for, from any thread, and what became of them; the job carries them out."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
@@ -44,10 +44,14 @@ class RescaleSummary:
 
 @dataclass(slots=True)
 class AskedRescale:
-    """An order, the instances that it wants by the names of operators, and what its result is told to."""
+    """An order, the instances that it wants by the names of operators, and what its result is told to.
+
+    ``loads``: those of the key groups of operators, as far as they are known.
+    """
 
     number: int
     parallelism: Mapping[str, int]
+    loads: Mapping[str, Sequence[float]] = field(default_factory=dict)
     state: RescaleState = "waiting"
     answer: "Future[RescaleSummary]" = field(default_factory=Future)
 
@@ -93,10 +97,11 @@ class RescaleOrders:
         if self._closed is not None:
             raise self._closed
 
-    def ask(self, parallelism: Mapping[str, int]) -> AskedRescale:
+    def ask(self, parallelism: Mapping[str, int], loads: Mapping[str, Sequence[float]] | None = None) -> AskedRescale:
         """Ask for so many instances of some operators; the answer is the summary, once they run.
 
-        None named: all are placed anew, where task managers have come.
+        None named: all are placed anew, where task managers have come. Where operators change while they run, their key
+        groups are dealt out by their ``loads``, as far as these are given, otherwise as many to each instance.
 
         Raises:
             OptionError: one is under way, or the job takes no checkpoints.
@@ -108,7 +113,7 @@ class RescaleOrders:
             if self._all and not self._all[-1].answer.done():
                 raise OptionError("the job changes its parallelism already: ask again once that is done")
             self._asked += 1
-            asked = AskedRescale(self._asked, dict(parallelism))
+            asked = AskedRescale(self._asked, dict(parallelism), dict(loads or {}))
             asked.answer.add_done_callback(lambda answer: self._done(asked))
             self._waiting = asked
             self._all.append(asked)

@@ -139,7 +139,9 @@ class Rescaling:
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
-        change = live_change(self._graph, after) if asked.parallelism else None
+        task_of = {after.node(operator).name: task.id for task in after.tasks for operator in task.operators}
+        loads = {task_of[name]: loads for name, loads in asked.loads.items()}
+        change = live_change(self._graph, after, loads=loads) if asked.parallelism else None
         if attempt is not None and not isinstance(change, str):
             live = attempt.change_live(change, self._done_live)
             if live is not None:

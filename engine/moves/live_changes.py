@@ -14,7 +14,7 @@ from penstock.engine.restore.key_group_owners import coupled_tasks
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec
-from penstock.model.key_groups import Owners, reassign
+from penstock.model.key_groups import Owners, reassign, reassign_by_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class LiveChange:
 
     Instances come with numbers that none had, and leave gaps where they go. ``anew`` is ``after`` without gaps: tasks
     that begin anew are built by it. Of tasks whose instances are ``replaced`` it has by the number of each that goes
-    that of the one which takes over all that it has.
+    that of the one which takes over all that it has. ``loads`` are those of the key groups of tasks, as far as they are
+    known and differ.
     """
 
     before: ExecutionGraph
@@ -31,6 +32,7 @@ class LiveChange:
     after: ExecutionGraph
     anew: ExecutionGraph
     replaced: Mapping[TaskId, Mapping[int, int]] = field(default_factory=dict)
+    loads: Mapping[TaskId, Sequence[float]] = field(default_factory=dict)
 
     @property
     def grows(self) -> bool:
@@ -97,7 +99,8 @@ class LiveChange:
         """Return which key groups are to move, by the first of the tasks that move together.
 
         Each group has its number, its giver and its taker. What those have that are replaced goes to who follows them;
-        elsewhere it is the fewest that even out. ``weights`` are those of the instances of each task.
+        elsewhere it is the fewest that even out, or, where loads of key groups are known, few that even these out.
+        ``weights`` are those of the instances of each task, which get key groups by number then.
         """
         wanted = []
         for tasks in coupled_tasks(self.after):
@@ -112,18 +115,22 @@ class LiveChange:
                     table[had == giver] = taker
             else:
                 numbers = next(item.numbers for item in self.after.tasks if item.id == lead)
-                table = _evened(had, numbers, (weights or {}).get(lead))
+                loads = next((self.loads[item] for item in sorted(tasks) if item in self.loads), None)
+                table = _evened(had, numbers, (weights or {}).get(lead), loads)
             moving = np.flatnonzero(table != had)
             wanted.append((lead, tuple((int(group), int(had[group]), int(table[group])) for group in moving)))
         return wanted
 
 
 def live_change(
-    before: ExecutionGraph, after: ExecutionGraph, used: Mapping[TaskId, int] | None = None
+    before: ExecutionGraph,
+    after: ExecutionGraph,
+    used: Mapping[TaskId, int] | None = None,
+    loads: Mapping[TaskId, Sequence[float]] | None = None,
 ) -> LiveChange | str:
     """Return how a running job comes to a plan without gaps, or why it cannot without beginning anew.
 
-    Numbers below those of ``used`` were taken before, by task.
+    Numbers below those of ``used`` were taken before, by task. ``loads`` are those of the change.
     """
     shapes = [[(task.id, task.operators) for task in graph.tasks] for graph in (before, after)]
     if shapes[0] != shapes[1] or list(map(_ways, before.edges)) != list(map(_ways, after.edges)):
@@ -143,7 +150,7 @@ def live_change(
         wide.append(grown)
         narrow.append(was.numbered(was.numbers[: item.parallelism]) if item.parallelism < was.parallelism else grown)
     widest = with_tasks(after, wide, before)
-    return LiveChange(before, widest, with_tasks(after, narrow, widest), after)
+    return LiveChange(before, widest, with_tasks(after, narrow, widest), after, loads=loads or {})
 
 
 def with_tasks(graph: ExecutionGraph, tasks: Sequence[Task], other: ExecutionGraph | None = None) -> ExecutionGraph:
@@ -154,13 +161,19 @@ def with_tasks(graph: ExecutionGraph, tasks: Sequence[Task], other: ExecutionGra
     return replace(graph, tasks=tuple(tasks))
 
 
-def _evened(had: Owners, numbers: Sequence[int], weights: Sequence[float] | None) -> Owners:
-    """Return the owners of these numbers that differ the least from those before and have as much each."""
+def _evened(
+    had: Owners, numbers: Sequence[int], weights: Sequence[float] | None, loads: Sequence[float] | None
+) -> Owners:
+    """Return the owners of these numbers that differ little from those before and have as much each."""
     # By their places among those that stay; behind them come those that go.
     places = {number: place for place, number in enumerate(numbers)}
     for number in sorted({*had.tolist()} - places.keys()):
         places[number] = len(places)
-    by_place = reassign(np.array([places[number] for number in had.tolist()], np.int32), len(numbers), weights)
+    before = np.array([places[number] for number in had.tolist()], np.int32)
+    if weights is None and loads is not None and len(loads) == len(had):
+        by_place = reassign_by_load(before, len(numbers), loads)
+    else:
+        by_place = reassign(before, len(numbers), weights)
     return np.array(numbers, np.int32)[by_place]
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.key_groups import assign, key_groups_at, moved, reassign
+from penstock.model.key_groups import ALLOWANCE, assign, key_groups_at, moved, reassign, reassign_by_load
 
 HIGH = np.uint64(32)
 
@@ -109,6 +109,52 @@ def test_owners_with_any_numbers_become_balanced_ones(owners, data):
     assert (table != after).sum() == fewest_moves(table, new)
     assert reassign(after, new).tolist() == after.tolist()
     assert table.tolist() == owners
+
+
+LOADED = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1_000)), min_size=1, max_size=120).filter(
+    lambda groups: any(load for _, load in groups)
+)
+
+
+@given(LOADED, st.data())
+def test_loads_are_dealt_out_evenly_and_what_fits_stays(groups, data):
+    table, load = np.array([owner for owner, _ in groups], np.int32), [float(load) for _, load in groups]
+    new = data.draw(st.integers(1, len(table)))
+    after = reassign_by_load(table, new, load)
+    of = np.bincount(after, load, new)
+    share, heaviest = sum(load) / new, max(load)
+    assert (sizes(after, new) > 0).all() and not after.flags.writeable
+    assert of.max() <= (1 + ALLOWANCE) * share + heaviest + 1e-6
+    kept = np.bincount(table[table == after], np.array(load)[table == after], new)
+    alone = np.bincount(table[table == after], minlength=new) == 1
+    assert (alone | (kept <= (1 + ALLOWANCE) * share + 1e-6)).all() or (sizes(after, new) == 1).any()
+    assert reassign_by_load(table, new, load).tolist() == after.tolist()
+    assert table.tolist() == [owner for owner, _ in groups]
+
+
+@given(LOADED, st.data())
+def test_owners_whose_loads_are_level_keep_what_they_have(groups, data):
+    load = np.array([float(load) for _, load in groups])
+    new = data.draw(st.integers(1, len(load)))
+    once = reassign_by_load(np.zeros(len(load), np.int32), new, load)
+    if np.bincount(once, load, new).max() <= (1 + ALLOWANCE) * load.sum() / new:
+        assert reassign_by_load(once, new, load).tolist() == once.tolist()
+
+
+def test_the_heaviest_groups_come_to_different_owners():
+    # Eight key groups by Zipf, two of four apiece: by number the first new owner would get the two heaviest of one.
+    before = np.array([0, 0, 0, 0, 1, 1, 1, 1], np.int32)
+    load = [0.05, 0.08, 0.13, 0.30, 0.07, 0.09, 0.10, 0.18]
+    after = reassign_by_load(before, 4, load)
+    assert np.bincount(after, load).max() == 0.30
+    assert np.bincount(reassign(before, 4), load).max() == pytest.approx(0.43)
+    assert (after[3], after[7]) == (0, 1)
+
+
+@pytest.mark.parametrize("loads", [[1.0], [0.0, 0.0], [1.0, -1.0], [1.0, np.inf], [1.0, np.nan]])
+def test_loads_that_are_none_are_refused(loads):
+    with pytest.raises(ValueError, match="2 key groups have as many loads"):
+        reassign_by_load(assign(2, 2), 1, loads)
 
 
 def test_the_number_that_has_gone_is_taken_over():

@@ -71,12 +71,12 @@ def zipf_lines() -> list[bytes]:
 
 def every_word() -> list[bytes]:
     """Return lines in which every word comes once, to be held and not counted."""
-    return _held(WORDS)
+    return held(WORDS)
 
 
 def every_word_large() -> list[bytes]:
     """Return the same of ten times as many words."""
-    return _held(LARGE_WORDS)
+    return held(LARGE_WORDS)
 
 
 def events() -> list[bytes]:
@@ -95,7 +95,8 @@ def _lines(zipf: float) -> list[bytes]:
     return [json.dumps({"line": " ".join(map(_word, words)), "is_first": False}).encode() for words in drawn]
 
 
-def _held(words: int) -> list[bytes]:
+def held(words: int) -> list[bytes]:
+    """Return lines with so many words, each once, which are to be held."""
     return [
         json.dumps({"line": " ".join(map(_word, range(begin, begin + _HELD_A_LINE))), "is_first": True}).encode()
         for begin in range(0, words, _HELD_A_LINE)

@@ -104,7 +104,7 @@ class ManagedGrowth:
         """
         if change is not None:
             # The plan of the job has no gaps; that which runs may have some.
-            found = live_change(self._deployments.graph, change.anew, self._used)
+            found = live_change(self._deployments.graph, change.anew, self._used, change.loads)
             return found.anew if isinstance(found, LiveChange) and self._begin(found, done, {}) else None
         places, key_groups = self._deployments.places(), self._head.plan.loop.key_groups
         wider = spread(self._deployments.graph, places, self._head.pool.live(), key_groups, self._used)

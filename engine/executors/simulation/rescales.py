@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import numpy as np
+
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
 from penstock.engine.moves.live_changes import LiveChange, live_change
@@ -39,10 +41,10 @@ class RescaleCounts:
 class RandomRescales:
     """Orders that are given with a chance at each turn."""
 
-    def __init__(self, dice: Dice, chance: float) -> None:
-        """Begin without one."""
+    def __init__(self, dice: Dice, chance: float, key_groups: int) -> None:
+        """Begin without one; an operator has so many ``key_groups``."""
         self.counts = RescaleCounts()
-        self._dice, self._chance = dice, chance
+        self._dice, self._chance, self._key_groups = dice, chance, key_groups
         self._asked: Future[RescaleSummary] | None = None
 
     def look(self, graph: ExecutionGraph, orders: RescaleOrders) -> None:
@@ -55,13 +57,21 @@ class RandomRescales:
         if not wanted:
             return
         try:
-            asked = orders.ask(self._dice.choose(wanted)).answer
+            wish = self._dice.choose(wanted)
+            asked = orders.ask(wish, self._loads(wish)).answer
         except PenstockError:
             # The job is about to end.
             return
         self.counts.asked += 1
         self._asked = asked
         asked.add_done_callback(self._over)
+
+    def _loads(self, wish: Mapping[str, int]) -> dict[str, list[float]]:
+        """Return loads of key groups for half of the orders; they take nothing from the dice of others."""
+        drawn = np.random.default_rng(self.counts.asked)
+        if drawn.random() < 0.5:
+            return {}
+        return dict.fromkeys(wish, drawn.pareto(1.0, self._key_groups).tolist())
 
     def forget(self) -> None:
         """The process is gone that the last one was asked of, and nobody answers."""

@@ -10,6 +10,7 @@ from penstock.engine.executors.managers.managed_growth import ManagedGrowth
 from penstock.engine.jobs.attempt import Struck
 from penstock.engine.moves.under_way import ChangeUnderWay
 from penstock.engine.plan.recut import instances_by_name
+from penstock.model.config import LoopOptions
 from penstock.model.errors import OptionError
 from tests.contracts.executors.metered import ROWS, MeteredJob, task_managers, until
 from tests.contracts.executors.test_moves import move
@@ -71,6 +72,26 @@ def test_an_instance_more_gets_its_share_of_the_state_and_no_other_byte_moves(tm
     quarter = fewer.state_bytes / 2
     assert 0.9 * quarter <= more.state_bytes <= 1.1 * quarter
     handle.stop()
+
+
+def test_key_groups_are_dealt_out_by_their_loads(tmp_path: Path) -> None:
+    job = MeteredJob(tmp_path)
+    job.give(0)
+    handle = job.start(**PROCESSES, parallelism=2)
+    read(job, handle, 800)
+    key_groups = LoopOptions().key_groups
+    loads = [1.0] * (key_groups - 1) + [float(key_groups)]
+    operators = ("per second", "windows")
+    order = running(handle).rescales.ask(dict.fromkeys(operators, 3), dict.fromkeys(operators, loads))
+    assert order.answer.result().live
+    held = running(handle).moves.held()
+    assert held is not None
+    task = next(task.id for task in held.graph.tasks if held.graph.name(task) == "per second -> windows")
+    owners = held.owners[task].tolist()
+    assert owners.count(owners[-1]) == 1 and {*owners} == {0, 1, 2}
+    job.give(ROWS)
+    handle.wait()
+    job.check()
 
 
 def test_what_is_single_gets_an_instance_and_has_one_again(tmp_path: Path) -> None:

@@ -61,6 +61,22 @@ def test_what_is_single_on_task_managers_gets_instances_and_has_one_again() -> N
     assert len(groups) == 8 and {(giver, taker) for _, giver, taker in groups} == {(0, 1)}
 
 
+def test_key_groups_are_dealt_out_by_their_loads() -> None:
+    graph, loads = counted(2, apart=True), [1.0] * 15 + [15.0]
+    counts = next(task.id for task in graph.tasks if "counts" in graph.name(task))
+    after = recut(graph, {"counts": 3}, 16)
+    change = live_change(graph, after, loads={counts: loads})
+    by_number = live_change(graph, after, loads={counts: loads[1:]})
+    assert isinstance(change, LiveChange) and isinstance(by_number, LiveChange)
+    owners = owner_tables(graph, 16, {})
+    ((lead, groups),) = change.moves(owners)
+    # The second instance had the heavy one and seven others, and keeps that alone.
+    assert lead == counts and {group for group, giver, _ in groups if giver == 1} == set(range(8, 15))
+    assert {taker for _, _, taker in groups} == {2}
+    ((_, groups),) = by_number.moves(owners)
+    assert len(groups) == 5
+
+
 def test_what_is_single_in_one_process_is_chained_to_what_feeds_it() -> None:
     assert to(counted(1), counts=2) == "other operators are chained then, or rows go by other ways"
 
