@@ -70,8 +70,8 @@ class CpuUp(Rule):
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Multiply the cores, but not beyond the need, margin included, if more is needed than there are.
 
-        Where the backlog is unknown, throttling is no reason, and cores that are used up are one. Cores that are used up
-        by draining a backlog suffice if the backlog will be drained in time.
+        Where the backlog is unknown, throttling is no reason, and cores that are used up are one. Cores that are used
+        up by draining a backlog suffice if the backlog will be drained in time.
         """
         cores = window.ticks.cores[-1]
         used_up = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) & ~_keeps_up(window, limits)

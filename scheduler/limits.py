@@ -84,7 +84,13 @@ class PlanBounds:
         self.refusals: list[Refusal] = []
         self.now: NDArray[np.int64] = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
         self.usable = usable_machines(snapshot.machines, limits.lost_after_s)
-        self.elsewhere_cores, self.elsewhere_bytes = held_elsewhere(snapshot)
+        self.is_elsewhere = _has_no_tasks(snapshot)
+        applications = snapshot.applications
+        # What others have elsewhere is taken of a quota of all; where none was given, machines are those seen here.
+        self.elsewhere_cores = 0.0 if limits.most_cores is None else _total(applications.cores, self.is_elsewhere)
+        self.elsewhere_bytes = (
+            0.0 if limits.most_memory_bytes is None else _total(applications.memory_bytes, self.is_elsewhere)
+        )
         self.most, self.why = self._most()
 
     def _most(self) -> tuple[NDArray[np.int64], list[str]]:
@@ -117,13 +123,12 @@ class PlanBounds:
         self.refusals.append(Refusal(subject, what, reason, requested, granted))
 
 
-def held_elsewhere(snapshot: ClusterSnapshot) -> tuple[float, float]:
-    """Return the cores and the bytes of memory of applications without tasks here: other jobs on the same quota."""
-    applications = snapshot.applications
-    is_other = np.ones(len(applications), np.bool_)
+def _has_no_tasks(snapshot: ClusterSnapshot) -> Bools:
+    """Return which applications have no tasks here: other jobs on the same quota."""
+    is_other = np.ones(len(snapshot.applications), np.bool_)
     is_other[snapshot.tasks.application] = False
+    return is_other
 
-    def total(column: Floats | None) -> float:
-        return 0.0 if column is None else float(np.nansum(column[is_other]))
 
-    return total(applications.cores), total(applications.memory_bytes)
+def _total(column: Floats | None, rows: Bools) -> float:
+    return 0.0 if column is None else float(np.nansum(column[rows]))

@@ -110,8 +110,7 @@ def _within_quotas(
     others[task] = False
     others_instances, others_memory = int(bounds.now[others].sum()), float((bounds.now * memory_now)[others].sum())
     is_given = bounds.limits.most_memory_bytes is not None
-    elsewhere_bytes = bounds.elsewhere_bytes if is_given else 0.0
-    most_memory = bounds.limits.memory_quota(bounds.snapshot.machines, bounds.usable) - elsewhere_bytes
+    most_memory = bounds.limits.memory_quota(bounds.snapshot.machines, bounds.usable) - bounds.elsewhere_bytes
 
     def fits(count: Counts, memory: Floats) -> bool:
         is_bound = is_given or bool((memory > memory_now[task]).any())
@@ -127,7 +126,7 @@ def _within_quotas(
     if others_memory + float((least * memory).sum()) > most_memory:
         memory = np.minimum(memory, memory_now[task])
     after = _largest_share(granted, now, grows, lambda count: fits(count, memory))
-    if elsewhere_bytes and asked > most_memory:
+    if bounds.elsewhere_bytes and asked > most_memory:
         name = bounds.snapshot.applications.name[bounds.snapshot.tasks.application[task[0]]]
         bounds.refuse(name, "memory", OF_ALL, asked, others_memory + float((after * memory).sum()))
     return after, memory

@@ -4,7 +4,7 @@ The shell of `scheduler.control_loop` around a job.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
@@ -52,18 +52,23 @@ class ScaleMemory:
     memory: Mapping[str, Mapping[str, int]]
 
 
+def _say_nothing(sentence: str) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScaleSettings:
     """Who scales, by a ``control``; with an ``actuator`` they act.
 
     With the ``memory`` of the plan before what was done to that one counts. ``quota``: the job's share in that of
-    several jobs, None: it has its own.
+    several jobs, None: it has its own. ``tell`` takes what the user is told.
     """
 
     control: Control
     actuator: ScaleActuator | None = None
     memory: ScaleMemory | None = None
     quota: QuotaShare | None = None
+    tell: Callable[[str], None] = _say_nothing
 
 
 HANDED_OUT = frozenset({"buckets", "routes"})

@@ -40,7 +40,7 @@ class Scalers:
         """Whether one that acts decides on the memory of tasks."""
         self._whole: WholeJob | None = None
         if any(Resource.ALLOCATIONS in item.role.owns for item in items):
-            self._whole = WholeJob(graph, settings.control, settings.actuator, settings.quota)
+            self._whole = WholeJob(graph, settings.control, settings.actuator, settings.quota, settings.tell)
         self._all = [ScaleControl(settings, item, loop, graph, make_book(), log, self._whole) for item in ranked]
 
     @property

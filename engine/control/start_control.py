@@ -91,7 +91,7 @@ def start_control(
     if control is not None and control.scalers:
         acting = levers.sizes if control.may_scale else None
         memory = None if before is None else before.scale_memory
-        scaling = ScaleSettings(control, acting, memory, levers.quota if control.may_scale else None)
+        scaling = ScaleSettings(control, acting, memory, levers.quota if control.may_scale else None, warn)
     started = JobControl(plan.name, plan.graph, plan.loop, now_ns, log, shedding, levers, scaling)
     if control is not None and placer is not None:
         started.place_by(control.placement, placer)

@@ -4,7 +4,7 @@ Where jobs share a quota, more is asked for before it is taken, whoever decides 
 `quota_share` and `scale_actuator`; it belongs to the thread of the job's head.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from penstock.engine.control.application_orders import order_of_application, wanted_memory
@@ -22,15 +22,27 @@ from penstock.scheduler.limits import Refusal
 
 OTHERS_TOOK_IT = "other jobs have what there was of the quota"
 
+LEAST_CORES = 0.1
+"""So much of a core each task manager has at first, whatever others have: a job with none would never be heard of."""
+
 
 class WholeJob:
     """One plan of a job."""
 
     def __init__(
-        self, graph: ExecutionGraph, control: Control, actuator: ScaleActuator | None, quota: QuotaShare | None
+        self,
+        graph: ExecutionGraph,
+        control: Control,
+        actuator: ScaleActuator | None,
+        quota: QuotaShare | None,
+        tell: Callable[[str], None],
     ) -> None:
-        """Begin with nothing seen; without an ``actuator`` it is only looked at, without ``quota`` it has its own."""
+        """Begin with nothing seen; without an ``actuator`` it is only looked at, without ``quota`` it has its own.
+
+        ``tell`` takes what the user is told.
+        """
         self._graph, self._control, self._actuator, self._quota = graph, control, actuator, quota
+        self._tell = tell
         self._job = ""
         self._asked: tuple[RescalePlan, ClusterSnapshot] | None = None
         self._refused = ""
@@ -157,8 +169,17 @@ class WholeJob:
             if quota is not None and quota.view is None:
                 return first
             before = None if quota is None else quota.before
-            cores.wanted = first if before is None else before.cores
+            cores.wanted = self._first(first, threads) if before is None else before.cores
         return cores.wanted
+
+    def _first(self, cores: float, threads: int) -> float:
+        """Return the cores that a job begins with: of so many as it is to have those that others leave."""
+        if self._quota is None:
+            return cores
+        there = min(cores, max(self._quota.free_cores, LEAST_CORES * threads))
+        if there < cores:
+            self._tell(f"it begins with {there:g} cores instead of {cores:g}: other jobs have the rest of the quota")
+        return there
 
 
 def _granted_size(size: ApplicationSize, held: Held, snapshot: ClusterSnapshot) -> ApplicationSize | None:

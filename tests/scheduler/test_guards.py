@@ -235,6 +235,24 @@ def test_what_others_on_the_quota_have_is_none_of_a_jobs(others_bytes: float, fi
     assert of_all == ([] if fits else [("job", "memory", 3 * 165_675_008.0)])
 
 
+@pytest.mark.parametrize("is_given", [True, False])
+def test_others_have_no_part_of_machines_that_are_a_jobs_own(is_given: bool) -> None:
+    """Where no quota is given, what the machines seen here have is all there is, and other jobs are not on these."""
+    both = ApplicationColumns(("job", "other"), cores=[4.0, 8.0], memory_bytes=[3.3e8, 1e12])
+    own = replace(job(), applications=both)
+    memory, cores = float(np.sum(own.machines.memory_limit_bytes)), float(own.machines.cores.sum())
+    given = PlanLimits(most_cores=cores, most_memory_bytes=memory, one_per_core=True)
+    limits = given if is_given else PlanLimits(one_per_core=True)
+    size = ApplicationSize(0, 5.0, None, 5e8, None)
+    whole = planned(RescalePlan("", applications=(size,)), own, limits)
+    tasks = planned(RescalePlan("", (TaskSize(1, 3),)), own, limits)
+    if is_given:
+        assert isinstance(whole, NoChange) and isinstance(tasks, NoChange)
+    else:
+        assert isinstance(whole, RescalePlan) and whole.applications == (size,)
+        assert isinstance(tasks, RescalePlan) and tasks.tasks == (TaskSize(1, 3),)
+
+
 def test_what_machines_have_bounds_memory_and_not_how_many_instances_there_are() -> None:
     """Machines that come have memory of their own; a quota that a user has set bounds both."""
     poor = changed(job(), {"machines.memory_limit_bytes": [1e6, 1e6, 1e6], "instances.managed_bytes": [4e8] * 5})

@@ -100,14 +100,17 @@ def moves(phase_s: float) -> RealCase:
 def moves_beside_knn(phase_s: float) -> RealCase:
     """Return the run in which K-Nearest Neighbors sheds first, then the first sink, of which an instance moves then."""
     *sheds, last = beside_knn.LOADS
+    alone = moves(phase_s)
     return replace(
-        moves(phase_s),
+        alone,
         name=MOVES_KNN,
         application=beside_knn.MOVING_BESIDE_KNN,
         topics={"rides": beside_knn.SPREAD_RIDES, "points": beside_knn.POINTS},
         rates={"points": beside_knn.POINTS_RATE},
         loads=(*((load, phase_s) for load in sheds), (last, 2 * phase_s)),
         capacity=beside_knn.FULL,
+        # What waits in a channel has been let in, and is paid for later: half a second of rows.
+        start={**alone.start, "channel_bytes": 2_048},
     )
 
 

@@ -9,9 +9,7 @@ import pytest
 import penstock as ps
 from penstock.dsl.handle import Handle
 from penstock.engine.control import job_loop
-from penstock.engine.plan.recut import instances_by_name
 from tests.contracts.executors.metered import LONG_S, until
-from tests.contracts.executors.test_rescaling import running
 from tests.contracts.executors.test_scaling import HIGH, Phases, Steps, check, end, waited
 from tests.ray_cluster import GROUP, RayCluster
 
@@ -37,10 +35,46 @@ class Turned(Steps):
         return ((high_s, HIGH), (LONGER_S, LITTLE))
 
 
+CONTROL = ps.Control(scale="ds2", mode="act", cores=2, parameters={"pace.interval_s": 2.0, "pace.warm_up_s": 0.0})
+
+
+def started(folder: Path, *, attached: bool) -> Handle:
+    job = ps.Job()
+    rows = ps.read(Turned(folder), time="at", job=job).name("steps").map_batches(waited).name("waited")
+    counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
+    counts.write_parquet(folder / "out").name("out")
+    return job.start(
+        "turned",
+        executor="ray",
+        attached=attached,
+        task_managers=1,
+        parallelism=1,
+        directory=folder / "job",
+        checkpoint_dir=folder / "checkpoints",
+        checkpoint_interval="500ms",
+        batch_rows=50,
+        control=CONTROL,
+        action_log=folder / "actions.jsonl",
+    )
+
+
 def until_changed(handle: Handle, changes: int, instances: int) -> None:
     """Wait until the scaler has changed something so often, and the blocking function has so many instances."""
     until(lambda: (done := handle.metrics().scaling) is not None and done.changes == changes, handle)
-    assert instances_by_name(running(handle).graph)["waited"] == instances
+    assert sum("waited" in name for name in handle.places()) == instances
+
+
+def goes_up_and_down(handle: Handle, folder: Path, on_ray: RayCluster) -> None:
+    until_changed(handle, 1, instances=2)
+    assert len({*handle.places().values()}) == 2 == len(on_ray.task_managers())
+    (folder / "low").touch()
+    until_changed(handle, 2, instances=1)
+    end(folder)
+    handle.wait(LONG_S)
+    check(folder, Turned(folder).loads())
+    entries = [json.loads(line) for line in (folder / "actions.jsonl").read_text().splitlines()]
+    outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == "ds2"]
+    assert [outcome for outcome in outcomes if outcome != "recommended"] == ["begun", "applied"] * 2
 
 
 def test_a_blocking_function_is_scaled_up_and_down_on_ray(
@@ -48,33 +82,10 @@ def test_a_blocking_function_is_scaled_up_and_down_on_ray(
 ) -> None:
     monkeypatch.setattr(job_loop, "COOL_DOWN_S", COOL_DOWN_S)
     monkeypatch.setattr(job_loop, "LOOKED_AT_S", LOOKED_AT_S)
-    job = ps.Job()
-    rows = ps.read(Turned(tmp_path), time="at", job=job).name("steps").map_batches(waited).name("waited")
-    counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
-    counts.write_parquet(tmp_path / "out").name("out")
-    handle = job.start(
-        "turned",
-        executor="ray",
-        # The head is in this process, where its cool-down is short.
-        attached=True,
-        task_managers=1,
-        parallelism=1,
-        directory=tmp_path / "job",
-        checkpoint_dir=tmp_path / "checkpoints",
-        checkpoint_interval="500ms",
-        batch_rows=50,
-        control=ps.Control(
-            scale="ds2", mode="act", cores=2, parameters={"pace.interval_s": 2.0, "pace.warm_up_s": 0.0}
-        ),
-        action_log=tmp_path / "actions.jsonl",
-    )
-    until_changed(handle, 1, instances=2)
-    assert len(set(running(handle).places().values())) == 2 == len(on_ray.task_managers())
-    (tmp_path / "low").touch()
-    until_changed(handle, 2, instances=1)
-    end(tmp_path)
-    handle.wait(LONG_S)
-    check(tmp_path, Turned(tmp_path).loads())
-    entries = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
-    outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == "ds2"]
-    assert [outcome for outcome in outcomes if outcome != "recommended"] == ["begun", "applied"] * 2
+    # The head is in this process, where its cool-down is short.
+    goes_up_and_down(started(tmp_path, attached=True), tmp_path, on_ray)
+
+
+@pytest.mark.long("two cool-downs of half a minute; the test above has them short, with the head in its process")
+def test_a_head_actor_scales_up_and_down(tmp_path: Path, on_ray: RayCluster) -> None:
+    goes_up_and_down(started(tmp_path, attached=False), tmp_path, on_ray)

@@ -1,5 +1,6 @@
 """Sage on a job that runs: the size of the whole job, by readings made by hand, alone and on a quota with others."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,12 @@ SAGE = {"windows": 1 / 60}
 
 
 def whole(
-    running: Running, folder: Path, quota: QuotaFile | None = None, name: str = "shop", **control: Any
+    running: Running,
+    folder: Path,
+    quota: QuotaFile | None = None,
+    name: str = "shop",
+    tell: Callable[[str], None] = lambda text: None,
+    **control: Any,
 ) -> tuple[JobControl, ScaleActuator]:
     """Return the controllers of a job that Sage sizes, and what carries its sizes out."""
     wanted = Control(**{"scale": "sage", "mode": "act", "cores": 4, "parameters": SAGE, **control})
@@ -42,7 +48,7 @@ def whole(
     plan = JobPlan(name, GRAPH, LoopOptions(state_bytes=16 << 20), folder)
     options = ControlOptions(folder / "actions.jsonl", wanted)
     levers = Levers(sizes=actuator, memory=running.memory, quota=share)
-    return start_control(plan, 0, options, lambda text: None, levers), actuator
+    return start_control(plan, 0, options, tell, levers), actuator
 
 
 def test_sage_gives_a_job_the_cores_that_it_uses_up(tmp_path: Path) -> None:
@@ -75,6 +81,18 @@ def test_sage_takes_of_a_shared_quota_what_others_leave(tmp_path: Path) -> None:
         if entry["kind"] == "decision" and entry["decision"]["kind"] == "RescalePlan"
     ]
     assert "CPU up, 1 -> 1.5; refused: shop cores: the quota of all applications" in first
+
+
+@pytest.mark.parametrize(("others", "begins"), [(1.5, 2.0), (2.6, 1.4), (4.0, 0.2)])
+def test_a_job_begins_with_what_others_leave_of_a_quota(tmp_path: Path, others: float, begins: float) -> None:
+    running, told = Running(), list[str]()
+    book = QuotaFile("team", tmp_path / "book", lambda: 0.0)
+    book.renew(Lease("other", others, 0.0))
+    steered, actuator = whole(running, tmp_path, book, tell=told.append, first_cores=2.0)
+    live(steered, 4, running.turn)
+    assert actuator.cores.wanted == pytest.approx(begins)
+    cut = [f"it begins with {begins:g} cores instead of 2: other jobs have the rest of the quota"]
+    assert told == (cut if begins < 2.0 else [])
 
 
 def test_a_head_that_follows_goes_on_with_the_cores_of_the_lease(tmp_path: Path) -> None:
@@ -131,13 +149,13 @@ def test_what_was_done_is_looked_at_once_task_managers_have_read_it(tmp_path: Pa
 def test_what_the_control_of_the_plan_before_did_not_come_to_has_failed() -> None:
     """It had asked for it, was refused, and was replaced before it could say so: nobody would ever end the action."""
     running = Running()
-    after = WholeJob(GRAPH, Control("qod"), running.actuator(), None)
+    after = WholeJob(GRAPH, Control("qod"), running.actuator(), None, print)
     assert after.turn(0) == ScaleResult(None, "the job was changed meanwhile")
 
 
 def test_who_gets_what_of_the_work_is_no_question_of_a_quota(tmp_path: Path) -> None:
     """It would have been tried in vain where the book cannot be had."""
     actuator, share = Running().actuator(), QuotaShare(QuotaFile("team", tmp_path), "shop", 0, 4.0, None)
-    after = WholeJob(GRAPH, Control("qod"), actuator, share)
+    after = WholeJob(GRAPH, Control("qod"), actuator, share, print)
     after.begin(RescalePlan("key groups lie unevenly"), job(), 0)
     assert not actuator.is_idle and not share.is_asking
