@@ -241,16 +241,11 @@ def test_others_have_no_part_of_machines_that_are_a_jobs_own(is_given: bool) -> 
     both = ApplicationColumns(("job", "other"), cores=[4.0, 8.0], memory_bytes=[3.3e8, 1e12])
     own = replace(job(), applications=both)
     memory, cores = float(np.sum(own.machines.memory_limit_bytes)), float(own.machines.cores.sum())
-    given = PlanLimits(most_cores=cores, most_memory_bytes=memory, one_per_core=True)
-    limits = given if is_given else PlanLimits(one_per_core=True)
-    size = ApplicationSize(0, 5.0, None, 5e8, None)
-    whole = planned(RescalePlan("", applications=(size,)), own, limits)
-    tasks = planned(RescalePlan("", (TaskSize(1, 3),)), own, limits)
-    if is_given:
-        assert isinstance(whole, NoChange) and isinstance(tasks, NoChange)
-    else:
-        assert isinstance(whole, RescalePlan) and whole.applications == (size,)
-        assert isinstance(tasks, RescalePlan) and tasks.tasks == (TaskSize(1, 3),)
+    quotas = {"most_cores": cores, "most_memory_bytes": memory} if is_given else {}
+    size, task = ApplicationSize(0, 5.0, None, 5e8, None), TaskSize(1, 3)
+    for plan in (RescalePlan("", applications=(size,)), RescalePlan("", (task,))):
+        allowed = planned(plan, own, PlanLimits(**quotas, one_per_core=True))
+        assert isinstance(allowed, NoChange) if is_given else allowed is plan
 
 
 def test_what_machines_have_bounds_memory_and_not_how_many_instances_there_are() -> None:
