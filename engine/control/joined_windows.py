@@ -1,7 +1,7 @@
 """Snapshots of windows that follow each other as one of the whole time, as who looks more seldom would have seen it.
 
-Pure. Counts and times of windows add up, means are those over time, that of accesses over these, and the rest is as it
-was at the end.
+Pure. Counts and times of windows add up, means are those over time, those of rows and accesses over these, and the rest
+is as it was at the end.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,9 +34,11 @@ _SUMS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 _MEANS: Mapping[str, frozenset[str]] = {
     "machines": frozenset({"cpu_percent"}),
-    "instances": frozenset({"latency_ms", "get_p90_ms", "put_ms", "emit_latency_ms"}),
     "services": frozenset({"latency_ms"}),
 }
+_OF_ROWS = ("latency_ms", "get_p90_ms", "put_ms", "emit_latency_ms")
+"""Figures of instances that are of the rows which were worked on; a window without any has none."""
+
 _PEAKS: Mapping[str, frozenset[str]] = {
     "applications": frozenset({"heap_used_bytes"}),
     "partitions": frozenset({"lag_max"}),
@@ -64,7 +66,9 @@ def joined(snapshots: Sequence[ClusterSnapshot]) -> ClusterSnapshot:
         alike.insert(0, snapshot)
     seconds = np.array([snapshot.window_s for snapshot in alike])
     groups = {name: _joined_group(name, [getattr(each, name) for each in alike], seconds) for name in GROUPS}
-    groups["instances"] = replace(groups["instances"], get_ms=_get_ms([each.instances for each in alike]))
+    instances = [each.instances for each in alike]
+    of_rows = {column: _mean_of_rows(instances, column) for column in _OF_ROWS}
+    groups["instances"] = replace(groups["instances"], get_ms=_get_ms(instances), **of_rows)
     return replace(last, window_s=float(seconds.sum()), **groups)
 
 
@@ -83,24 +87,41 @@ def _joined_group(name: str, groups: Sequence[Any], seconds: NDArray[np.float64]
 
 def _get_ms(windows: Sequence[InstanceColumns]) -> Floats | None:
     """Return the mean time of an access over all accesses; NaN: it is not known of some, or there was none."""
-    took, all_accesses = [], []
-    for each in windows:
-        if each.get_ms is None or each.cache_hits is None or each.cache_misses is None:
-            return None
-        accesses = each.cache_hits + each.cache_misses
-        # Without an access there is no time of one.
-        took.append(np.where(accesses == 0, 0.0, accesses * each.get_ms))
-        all_accesses.append(accesses)
-    total = np.sum(all_accesses, axis=0)
-    mean = np.full(len(total), np.nan)
-    np.divide(np.sum(took, axis=0), total, mean, where=total > 0)
+    hits, misses = _stacked(windows, "cache_hits"), _stacked(windows, "cache_misses")
+    return None if hits is None or misses is None else _mean(windows, "get_ms", hits + misses)
+
+
+def _mean_of_rows(windows: Sequence[InstanceColumns], column: str) -> Floats | None:
+    """Return the mean of a figure over all rows of instances; NaN: it is not known of some, or there was none."""
+    rows = _stacked(windows, "records_in")
+    return None if rows is None else _mean(windows, column, rows)
+
+
+def _mean(windows: Sequence[InstanceColumns], column: str, counts: Floats) -> Floats | None:
+    """Return the means of a figure, which counts so often in each window; None: it was measured in none."""
+    measured = [getattr(each, column) for each in windows]
+    if all(values is None for values in measured):
+        return None
+    values = np.stack(
+        [np.full(len(each), np.nan) if own is None else own for each, own in zip(windows, measured, strict=True)]
+    )
+    total = counts.sum(axis=0)
+    mean = np.full(total.shape, np.nan)
+    # A figure that counts for nothing need not be known.
+    np.divide(np.where(counts == 0, 0.0, counts * values).sum(axis=0), total, mean, where=total > 0)
     return mean
+
+
+def _stacked(groups: Sequence[Any], column: str) -> NDArray[Any] | None:
+    """Return a column of all windows, None: it was not measured in one of them."""
+    values = [getattr(group, column) for group in groups]
+    return None if any(value is None for value in values) else np.stack(values)
 
 
 def _column(groups: Sequence[Any], column: str, merge: Merge) -> NDArray[Any] | None:
     """Return a column of the whole time; None, or NaN in a row: it was not measured in one of the windows."""
-    values = [getattr(group, column) for group in groups]
-    return None if any(value is None for value in values) else merge(np.stack(values))
+    stacked = _stacked(groups, column)
+    return None if stacked is None else merge(stacked)
 
 
 def _reuse(groups: Sequence[ReuseColumns]) -> ReuseColumns:

@@ -23,13 +23,16 @@ from penstock.benchmarks.papers.real.application import Application, Counted, Se
 _MODULE = "penstock.benchmarks.papers.economics.real_moving_knn"
 MOVING_BESIDE_KNN, SPREAD_RIDES, POINTS = (f"{_MODULE}:{name}" for name in ("moving_beside_knn", "rides", "points"))
 
-ROW_S = {KNN_SINK: 0.01, SINKS[0]: 0.01, SINKS[1]: 0.0125}
-"""By query how long a row waits: several times the core that it takes, as both task managers share one."""
+ROW_S = {KNN_SINK: 0.02, SINKS[0]: 0.02, SINKS[1]: 0.025}
+"""By query how long a row waits: many times the core that it takes, as both task managers share one."""
+
+CORE_S = 0.002
+"""So much longer it takes in all."""
 
 CONTRACTS = {KNN_SINK: (0.1, 1), SINKS[0]: (0.5, 2), SINKS[1]: (0.9, 3)}
 """By query its minimum and its priority."""
 
-FULL = 80.0
+FULL = 37.0
 """Rows a second of rides; phases are parts of it."""
 
 POINTS_RATE = 1.4
@@ -55,7 +58,8 @@ def load_of(rides_per_s: float, *, minimum: bool = False) -> tuple[dict[str, flo
     for query, (least, _) in CONTRACTS.items():
         rate = rides_per_s * (POINTS_RATE if query == KNN_SINK else 1.0) * (least if minimum else 1.0)
         share = FIRST_SHARES.get(query, 0.0)
-        first[query], second[query] = share * rate * ROW_S[query], (1 - share) * rate * ROW_S[query]
+        asked = rate * (ROW_S[query] + CORE_S)
+        first[query], second[query] = share * asked, (1 - share) * asked
     return first, second
 
 

@@ -4,7 +4,7 @@ Those that shed decide as on a job, where what waits, what is old, and what a ro
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from penstock.engine.control.joined_windows import joined
@@ -126,8 +126,9 @@ class Recorded:
 
 
 def lines(job: Recorded, control: Mapping[str, Any]) -> list[PolicyLine]:
-    """Return a line for each policy that there is, by name."""
-    return [_line(name, job, control) for name in sorted(POLICIES)]
+    """Return a line for each policy that there is, by name; their windows begin once the job is warm."""
+    warm = replace(job, ticks=[tick for tick in job.ticks if tick.time_s - tick.window_s >= WARM_UP_S])
+    return [_line(name, warm, control) for name in sorted(POLICIES)]
 
 
 def _line(name: str, job: Recorded, control: Mapping[str, Any]) -> PolicyLine:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.engine.control.joined_windows import joined
+from penstock.model.columns import Floats
 from tests.engine.control.recorded import second
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
@@ -24,16 +25,31 @@ def test_counts_and_times_add_up_and_the_rest_is_as_it_was_last() -> None:
         joined([])
 
 
-def test_a_mean_is_one_over_time_and_what_was_not_measured_stays_so() -> None:
-    slow, quick = second(1), replace(second(2), window_s=3.0)
-    count = len(slow.instances)
+def test_a_mean_of_rows_is_one_over_rows_and_what_was_not_measured_stays_so() -> None:
+    """A second in which no row came says nothing of how long rows take, and hides nothing of the others."""
+    count = len(second(1).instances)
+    windows = [(30.0, 40.0, 1.0), (0.0, None, 1.0), (90.0, 8.0, None), (0.0, np.nan, 1.0)]
+
+    def column(value: float | None) -> Floats | None:
+        return None if value is None else np.full(count, value)
+
     parts = [
-        replace(part, instances=replace(part.instances, latency_ms=np.full(count, latency), put_ms=put))
-        for part, latency, put in ((slow, 40.0, np.ones(count)), (quick, 8.0, None))
+        replace(
+            part,
+            instances=replace(
+                part.instances, records_in=column(rows), latency_ms=column(latency_ms), put_ms=column(put_ms)
+            ),
+        )
+        for number, (rows, latency_ms, put_ms) in enumerate(windows, 1)
+        for part in [second(number)]
     ]
     whole = joined(parts)
-    assert whole.instances.latency_ms is not None and whole.instances.put_ms is None
-    np.testing.assert_allclose(whole.instances.latency_ms, 16.0)
+    assert whole.instances.put_ms is not None and np.isnan(whole.instances.put_ms).all()
+    np.testing.assert_allclose(whole.instances.latency_ms, np.full(count, 16.0))
+    assert joined(parts[1:2]).instances.latency_ms is None
+    assert np.isnan(joined(parts[3:]).instances.latency_ms).all()
+    unknown = replace(parts[0], instances=replace(parts[0].instances, latency_ms=np.full(count, np.nan)))
+    assert np.isnan(joined([unknown, *parts[1:]]).instances.latency_ms).all()
 
 
 def test_an_access_takes_what_all_took_together_whatever_windows_had_none() -> None:
