@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 Owners = NDArray[np.int32]
 
+UNEVEN = 0.2
+"""By so much of an even share the load of an owner may be above it before it counts: measured loads scatter, too."""
+
 ALLOWANCE = 0.05
-"""So much more than an even share of the load is none too much: fewer groups move."""
+"""So much more than an even share is none too much for who has it: fewer groups move."""
+
+WITHOUT_ROWS = 0.1
+"""The load of a group without rows, in parts of the mean."""
 
 
 def key_groups_at(positions: NDArray[np.uint32], key_groups: int) -> NDArray[np.int32]:
@@ -57,43 +63,58 @@ def reassign(table: Owners, instances: int, weights: Sequence[float] | None = No
 
 
 def reassign_by_load(table: Owners, instances: int, loads: Sequence[float]) -> Owners:
-    """Return the table for owners 0 to ``instances`` - 1 with about as much load each; groups stay where they fit.
+    """Return the table for owners 0 to ``instances`` - 1 with about as much load each.
 
-    ``loads`` are those of the groups, of any unit, none below 0 and some above. An owner keeps its heaviest groups that
-    fit in its even share, and `ALLOWANCE` more, and the heaviest if none does. What is left goes to whoever has the
-    most room then, the heaviest first. So nobody has more than the even share, the allowance, and one group. Every
-    owner has a group. As `reassign` otherwise.
+    ``loads`` are those of the groups, of any unit, none below 0 and some above. Where `reassign` leaves nobody with
+    more than an even share and `UNEVEN` of it, that is the table. Otherwise who has more than a share and `ALLOWANCE`
+    of it gives what is too much, from its heavy groups as from its light ones, so that about as large a part of its
+    groups, and of their state, goes as of its load; and whoever has the most room takes the heaviest first. So nobody
+    has more than the share, the allowance, and one group. Every owner has a group. As `reassign` otherwise.
 
     Raises:
         ValueError: the table has a negative owner, there are fewer key groups than ``instances``, or loads are none.
     """
-    load = np.asarray(loads, np.float64)
-    _check(len(table), instances)
-    if table.min() < 0:
-        raise ValueError(f"key group {int(np.argmin(table))} has no owner.")
+    by_number, load = reassign(table, instances), np.asarray(loads, np.float64)
     if load.shape != table.shape or not np.isfinite(load).all() or load.min() < 0 or not load.sum() > 0:
         raise ValueError(f"{len(table)} key groups have as many loads, which are finite, none below 0 and some above.")
     share = float(load.sum()) / instances
-    room, counts = np.full(instances, share), np.zeros(instances, np.int64)
-    after, left = table.copy(), list[int]()
-    order = np.argsort(-load, kind="stable").tolist()
-    for group in order:
-        owner = int(table[group])
-        if owner < instances and (not counts[owner] or load[group] <= room[owner] + ALLOWANCE * share):
-            room[owner] -= load[group]
-            counts[owner] += 1
-        else:
-            left.append(group)
-    for group in left:
+    if np.bincount(by_number, load).max() <= (1 + UNEVEN) * share:
+        return by_number
+    # A group without rows has state all the same.
+    load, share = load + WITHOUT_ROWS * load.mean(), (1 + WITHOUT_ROWS) * share
+    after, left = table.copy(), np.zeros(len(table), np.bool_)
+    heaviest_first = np.argsort(-load, kind="stable")
+    for owner in np.unique(table).tolist():
+        own = heaviest_first[table[heaviest_first] == owner]
+        has = load[own].sum()
+        if owner >= instances:
+            left[own] = True
+        elif has > (1 + ALLOWANCE) * share:
+            left[own[_sampled(load[own], 1 - share / has)]] = True
+    room = share - np.bincount(after[~left], load[~left], instances)
+    counts = np.bincount(after[~left], minlength=instances)
+    for group in heaviest_first[left[heaviest_first]].tolist():
         owner = after[group] = int(room.argmax())
         room[owner] -= load[group]
         counts[owner] += 1
     for owner in np.flatnonzero(counts == 0).tolist():
         # The lightest group of those who have more than one.
-        group = next(group for group in reversed(order) if counts[after[group]] > 1)
+        group = next(group for group in heaviest_first[::-1].tolist() if counts[after[group]] > 1)
         counts[after[group]] -= 1
         after[group], counts[owner] = owner, 1
     return _frozen(after)
+
+
+def _sampled(load: NDArray[np.float64], part: float) -> NDArray[np.bool_]:
+    """Return a choice of groups that, up to each of them, has a part of the load, but for half a group."""
+    chosen = np.zeros(len(load), np.bool_)
+    passed = taken = 0.0
+    for place, own in enumerate(load.tolist()):
+        passed += own
+        if taken + own / 2 < part * passed:
+            chosen[place] = True
+            taken += own
+    return chosen
 
 
 def moved(table: Owners, groups: Iterable[tuple[int, int, int]]) -> Owners:

@@ -128,7 +128,7 @@ class Simulation:
         if self.moves:
             world.moves = RandomMoves(world.dice, self.moves_wanted / self._turns)
         if self.rescales:
-            world.rescales = RandomRescales(world.dice, 15.0 / self._turns, self.loop.key_groups)
+            world.rescales = RandomRescales(world.dice, 15.0 / self._turns, self.loop.key_groups, seed)
         if self.drains:
             world.drains = RandomDrains(world.dice, 60.0 / self._turns, MOST_MANAGERS)
         if self.routes:

@@ -24,7 +24,7 @@ class LiveChange:
     Instances come with numbers that none had, and leave gaps where they go. ``anew`` is ``after`` without gaps: tasks
     that begin anew are built by it. Of tasks whose instances are ``replaced`` it has by the number of each that goes
     that of the one which takes over all that it has. ``loads`` are those of the key groups of tasks, as far as they are
-    known and differ.
+    known.
     """
 
     before: ExecutionGraph
@@ -99,8 +99,8 @@ class LiveChange:
         """Return which key groups are to move, by the first of the tasks that move together.
 
         Each group has its number, its giver and its taker. What those have that are replaced goes to who follows them;
-        elsewhere it is the fewest that even out, or, where loads of key groups are known, few that even these out.
-        ``weights`` are those of the instances of each task, which get key groups by number then.
+        elsewhere it is the fewest that even out, or, where loads of key groups are known and would lie unevenly then,
+        those that even them out. ``weights`` are those of the instances of each task, which get key groups by number.
         """
         wanted = []
         for tasks in coupled_tasks(self.after):

@@ -41,10 +41,10 @@ class RescaleCounts:
 class RandomRescales:
     """Orders that are given with a chance at each turn."""
 
-    def __init__(self, dice: Dice, chance: float, key_groups: int) -> None:
-        """Begin without one; an operator has so many ``key_groups``."""
+    def __init__(self, dice: Dice, chance: float, key_groups: int, seed: int) -> None:
+        """Begin without one; an operator has so many ``key_groups``, whose loads are drawn by the ``seed``."""
         self.counts = RescaleCounts()
-        self._dice, self._chance, self._key_groups = dice, chance, key_groups
+        self._dice, self._chance, self._key_groups, self._seed = dice, chance, key_groups, seed
         self._asked: Future[RescaleSummary] | None = None
 
     def look(self, graph: ExecutionGraph, orders: RescaleOrders) -> None:
@@ -68,7 +68,7 @@ class RandomRescales:
 
     def _loads(self, wish: Mapping[str, int]) -> dict[str, list[float]]:
         """Return loads of key groups for half of the orders; they take nothing from the dice of others."""
-        drawn = np.random.default_rng(self.counts.asked)
+        drawn = np.random.default_rng([self._seed, self.counts.asked])
         if drawn.random() < 0.5:
             return {}
         return dict.fromkeys(wish, drawn.pareto(1.0, self._key_groups).tolist())

@@ -1,16 +1,19 @@
-"""The loads of key groups, by which they are dealt out: those that differ by more than chance."""
+"""The loads of key groups, by which they are dealt out to instances that come."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from penstock.engine.control.key_group_loads import likely_loads, loads_of
-from penstock.model.snapshot import BucketColumns, ClusterSnapshot
+from penstock.engine.control.application_orders import order_of_application
+from penstock.engine.control.key_group_loads import loads_of
+from penstock.engine.control.scale_actuator import SizeOrder
+from penstock.engine.control.size_orders import order_of
+from penstock.model.plan import ApplicationSize, RescalePlan, TaskSize
+from penstock.model.snapshot import ApplicationColumns, BucketColumns, ClusterSnapshot
 from tests.engine.control.readings import graph
 from tests.engine.control.recorded import second
+from tests.engine.control.test_scale_control import Running
 
 GRAPH = graph()
 COUNT = 1
@@ -34,7 +37,7 @@ def test_loads_are_those_of_the_operators_that_lie_by_key() -> None:
     every = [GRAPH.graph.operators[operator].name for task in GRAPH.tasks for operator in task.operators]
     loads = loads_of(every, GRAPH, seen([10.0, 400.0, 30.0]))
     assert list(loads) == [AGG]
-    assert loads[AGG][1] > 10 * loads[AGG][0] and sum(loads[AGG]) == pytest.approx(440)
+    assert loads[AGG] == [10.0, 400.0, 30.0]
     assert loads_of([], GRAPH, seen([10.0, 400.0, 30.0])) == {}
 
 
@@ -47,16 +50,22 @@ def test_what_is_not_known_of_all_is_no_load(snapshot: ClusterSnapshot) -> None:
     assert loads_of([AGG], GRAPH, snapshot) == {}
 
 
-@given(st.integers(2, 200), st.floats(0.5, 50), st.integers(0, 1_000))
-def test_chance_alone_makes_hardly_a_difference(groups: int, mean: float, seed: int) -> None:
-    rows = np.random.default_rng(seed).poisson(mean, groups).astype(np.float64)
-    loads = likely_loads(rows)
-    if loads is not None:
-        assert loads.sum() == pytest.approx(rows.sum()) and (loads > 0).all()
-        assert loads.std() < rows.std()
+ROWS = [10.0, 400.0, 30.0]
 
 
-def test_shares_that_differ_are_seen_as_they_are() -> None:
-    rows = np.random.default_rng(3).poisson([20.0, 40.0, 400.0, 60.0]).astype(np.float64)
-    loads = likely_loads(rows)
-    assert loads is not None and np.allclose(loads, rows, rtol=0.1)
+def test_orders_for_other_instances_say_loads_and_others_do_not() -> None:
+    snapshot, of_all = seen(ROWS), ApplicationColumns(("shop",), cores=[2.0], memory_bytes=[1e9], threads=[2])
+    assert order_of(RescalePlan("", (TaskSize(COUNT, 3),)), GRAPH, snapshot).loads == {AGG: ROWS}
+    assert order_of(RescalePlan("", (TaskSize(COUNT, 2, managed_bytes=1 << 20),)), GRAPH, snapshot).loads == {}
+    whole = replace(snapshot, applications=of_all)
+    assert order_of_application(ApplicationSize(0, threads=3), GRAPH, whole).loads == {AGG: ROWS}
+    assert order_of_application(ApplicationSize(0, cores=3.0), GRAPH, whole).loads == {}
+
+
+def test_what_is_asked_of_the_job_has_the_loads_of_the_order() -> None:
+    running = Running()
+    actuator = running.actuator()
+    actuator.begin(SizeOrder(GRAPH, {AGG: 3}, 2, loads={AGG: ROWS}), 0)
+    assert actuator.turn(0) is None
+    asked = running.rescales.take()
+    assert asked is not None and (asked.parallelism, asked.loads) == ({AGG: 3}, {AGG: ROWS})

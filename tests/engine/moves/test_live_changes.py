@@ -70,9 +70,8 @@ def test_key_groups_are_dealt_out_by_their_loads() -> None:
     assert isinstance(change, LiveChange) and isinstance(by_number, LiveChange)
     owners = owner_tables(graph, 16, {})
     ((lead, groups),) = change.moves(owners)
-    # The second instance had the heavy one and seven others, and keeps that alone.
-    assert lead == counts and {group for group, giver, _ in groups if giver == 1} == set(range(8, 15))
-    assert {taker for _, _, taker in groups} == {2}
+    # The second instance had the heavy one and seven others; without it all have about as much.
+    assert lead == counts and groups == ((15, 1, 2),)
     ((_, groups),) = by_number.moves(owners)
     assert len(groups) == 5
 
