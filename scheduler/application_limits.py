@@ -17,14 +17,14 @@ SAME = 1e-6
 def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBounds) -> tuple[ApplicationSize, ...]:
     """Return the sizes within the quotas, which count the present allocations of all other applications.
 
-    Where no quota was given, what the machines have is one, and only applications on these count.
+    Where no quota was given, what the machines have is one: a core of these is nobody's who is not seen on them, while
+    their memory may be that of a host, of which others have a part.
     """
     applications, machines = bounds.snapshot.applications, bounds.snapshot.machines
     count = len(applications)
     cores, memory = or_nan(applications.cores, count).copy(), or_nan(applications.memory_bytes, count).copy()
-    for allocated, quota in ((cores, bounds.limits.most_cores), (memory, bounds.limits.most_memory_bytes)):
-        if quota is None:
-            allocated[bounds.is_elsewhere] = 0.0
+    if bounds.limits.most_cores is None:
+        cores[bounds.is_elsewhere] = 0.0
     most_cores = bounds.limits.cores_quota(machines, bounds.usable)
     most_memory = bounds.limits.memory_quota(machines, bounds.usable)
     limited: list[ApplicationSize] = []

@@ -86,7 +86,7 @@ class PlanBounds:
         self.usable = usable_machines(snapshot.machines, limits.lost_after_s)
         self.is_elsewhere = _has_no_tasks(snapshot)
         applications = snapshot.applications
-        # What others have elsewhere is taken of a quota of all; where none was given, machines are those seen here.
+        # Where no quota of cores was given, machines have cores for whoever is seen on them, and for nobody else.
         self.elsewhere_cores = 0.0 if limits.most_cores is None else _total(applications.cores, self.is_elsewhere)
         self.elsewhere_bytes = (
             0.0 if limits.most_memory_bytes is None else _total(applications.memory_bytes, self.is_elsewhere)
@@ -124,8 +124,8 @@ class PlanBounds:
 
 
 def _has_no_tasks(snapshot: ClusterSnapshot) -> Bools:
-    """Return which applications have no tasks here: other jobs on the same quota."""
-    is_other = np.ones(len(snapshot.applications), np.bool_)
+    """Return which applications have no tasks here, where others have: other jobs on the same quota."""
+    is_other = np.full(len(snapshot.applications), bool(len(snapshot.tasks)), np.bool_)
     is_other[snapshot.tasks.application] = False
     return is_other
 

@@ -79,11 +79,6 @@ class QuotaShare:
         """What others have."""
         return () if self.view is None else self.view.others
 
-    @property
-    def free_cores(self) -> float:
-        """The cores of the quota that others leave."""
-        return self._most[0] - sum(item.cores for item in self.others)
-
     def see(self, held: Held) -> None:
         """Take in what the job has, while nothing of it changes."""
         if self._goal is None:

@@ -23,7 +23,7 @@ from penstock.scheduler.limits import Refusal
 OTHERS_TOOK_IT = "other jobs have what there was of the quota"
 
 LEAST_CORES = 0.1
-"""So much of a core each task manager has at first, whatever others have: a job with none would never be heard of."""
+"""So much of a core each task manager has on a quota, whatever others have: with none it would not be heard of."""
 
 
 class WholeJob:
@@ -43,6 +43,8 @@ class WholeJob:
         """
         self._graph, self._control, self._actuator, self._quota = graph, control, actuator, quota
         self._tell = tell
+        self._first = 0.0
+        self._seen: Held | None = None
         self._job = ""
         self._asked: tuple[RescalePlan, ClusterSnapshot] | None = None
         self._refused = ""
@@ -51,8 +53,11 @@ class WholeJob:
 
     @property
     def is_known(self) -> bool:
-        """Whether it may be decided on: it is known what others have."""
-        return self._quota is None or (self._quota.view is not None and not self.failure)
+        """Whether it may be decided on: it is known what others have, and what it has itself."""
+        if self._quota is None:
+            return True
+        begins = self._actuator is not None and self._actuator.cores.wanted is None
+        return self._quota.view is not None and not self.failure and not begins
 
     @property
     def is_shared(self) -> bool:
@@ -75,7 +80,8 @@ class WholeJob:
     def _taken_in(self, whole: ClusterSnapshot) -> ClusterSnapshot:
         self._job = whole.applications.name[0]
         if self._quota is not None:
-            self._quota.see(_held(whole))
+            self._seen = _held(whole)
+            self._quota.see(self._seen)
         return whole
 
     def renew(self, refused: Iterable[Refusal]) -> None:
@@ -88,6 +94,7 @@ class WholeJob:
                 wants[item.what] = max(item.asked, wants.get(item.what, 0.0))
         try:
             self._quota.renew(replace(NOTHING, cores=wants.get("cores", 0.0), memory_bytes=wants.get("memory", 0.0)))
+            self._take_first()
         except PenstockError as error:
             self.failure = str(error)
         else:
@@ -160,26 +167,38 @@ class WholeJob:
         return plan if held.memory_bytes >= memory_after(plan, self._graph, snapshot) else None
 
     def _cores(self, threads: int) -> float:
-        """Return the cores that the job has; at first those of its lease before, or those that it is to begin with."""
+        """Return the cores that the job has; on a quota it has hardly any until these were granted."""
         if self._actuator is None:
             return float(threads)
         cores = self._actuator.cores
         if cores.wanted is None:
-            quota, first = self._quota, self._control.first_cores or float(threads)
-            if quota is not None and quota.view is None:
-                return first
-            before = None if quota is None else quota.before
-            cores.wanted = self._first(first, threads) if before is None else before.cores
+            self._first = self._control.first_cores or float(threads)
+            if self._quota is not None:
+                return min(self._first, LEAST_CORES * threads)
+            cores.wanted = self._first
         return cores.wanted
 
-    def _first(self, cores: float, threads: int) -> float:
-        """Return the cores that a job begins with: of so many as it is to have those that others leave."""
-        if self._quota is None:
-            return cores
-        there = min(cores, max(self._quota.free_cores, LEAST_CORES * threads))
-        if there < cores:
-            self._tell(f"it begins with {there:g} cores instead of {cores:g}: other jobs have the rest of the quota")
-        return there
+    def _take_first(self) -> None:
+        """Let the job have the cores of its lease before, or of those that it is to begin with what others leave."""
+        actuator, quota = self._actuator, self._quota
+        if actuator is None or actuator.cores.wanted is not None or self._seen is None:
+            return
+        assert quota is not None
+        if quota.view is None:
+            return
+        if quota.before is not None:
+            actuator.cores.wanted = quota.before.cores
+        elif not quota.is_asking:
+            # Again, if there was no answer: the book could not be had.
+            quota.ask(replace(self._seen, cores=self._first))
+        elif (granted := quota.answer()) is not None:
+            quota.ended(is_done=True)
+            actuator.cores.wanted = granted.cores
+            if granted.cores < self._first:
+                self._tell(
+                    f"it begins with {granted.cores:g} cores instead of {self._first:g}: other jobs have the rest of "
+                    "the quota"
+                )
 
 
 def _granted_size(size: ApplicationSize, held: Held, snapshot: ClusterSnapshot) -> ApplicationSize | None:

@@ -54,7 +54,7 @@ class Accounting:
         self.cpu_ns: int | None = None
         """The time of the loop's thread on a core in steps of the instance; None: not measured."""
         self.steps = 0
-        """The times that the instance began to work: each takes time of its own, however few rows it has."""
+        """The times that it began with something: each takes time of its own, however few rows it has."""
         self._since_ns = self._held_since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
         self._held = self._row_ns = 0
@@ -71,8 +71,6 @@ class Accounting:
         self._spent_ns[self.activity] += now_ns - self._since_ns
         self._since_ns = now_ns
         self.activity = activity
-        if activity is Activity.BUSY:
-            self.steps += 1
 
     def hold(self, rows: int, now_ns: int) -> None:
         """Count so many rows as being here, waiting or worked on, from ``now_ns`` on."""

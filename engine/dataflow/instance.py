@@ -182,6 +182,11 @@ class Instance:
             self._worked_rows = 0
         self.hold_rows(now_ns)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether its next step is the rest of the last one."""
+        return self._current is not None
+
     def has_pending(self) -> bool:
         """Return whether an operator kept something for a quiet moment."""
         return not self.done and self._current is None and any(item.has_pending() for item in self._keeping)

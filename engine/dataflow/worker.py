@@ -167,6 +167,8 @@ class Worker:
 
     def _run(self, instance: Instance, now_ns: int, *, idle: bool) -> None:
         instance.accounting.enter(Activity.BUSY, now_ns)
+        # What goes on after a pause is paid for by its rows, and is no step that fewer rows would save.
+        instance.accounting.steps += not instance.goes_on
         self.at, has_little = instance, instance.has_little()
         if self._thread_cpu_ns is None:
             instance.step(idle=idle)

@@ -236,16 +236,17 @@ def test_what_others_on_the_quota_have_is_none_of_a_jobs(others_bytes: float, fi
 
 
 @pytest.mark.parametrize("is_given", [True, False])
-def test_others_have_no_part_of_machines_that_are_a_jobs_own(is_given: bool) -> None:
-    """Where no quota is given, what the machines seen here have is all there is, and other jobs are not on these."""
-    both = ApplicationColumns(("job", "other"), cores=[4.0, 8.0], memory_bytes=[3.3e8, 1e12])
+def test_others_have_no_cores_of_machines_that_are_a_jobs_own(is_given: bool) -> None:
+    """Where no quota is given, machines seen here have cores for who is on them; their memory may be that of a host."""
+    both = ApplicationColumns(("job", "other"), cores=[4.0, 8.0], memory_bytes=[3.3e8, 4e8])
     own = replace(job(), applications=both)
-    memory, cores = float(np.sum(own.machines.memory_limit_bytes)), float(own.machines.cores.sum())
-    quotas = {"most_cores": cores, "most_memory_bytes": memory} if is_given else {}
-    size, task = ApplicationSize(0, 5.0, None, 5e8, None), TaskSize(1, 3)
-    for plan in (RescalePlan("", applications=(size,)), RescalePlan("", (task,))):
-        allowed = planned(plan, own, PlanLimits(**quotas, one_per_core=True))
+    limits = PlanLimits(most_cores=float(own.machines.cores.sum()) if is_given else None, one_per_core=True)
+    for plan in (RescalePlan("", applications=(ApplicationSize(0, 5.0),)), RescalePlan("", (TaskSize(1, 3),))):
+        allowed = planned(plan, own, limits)
         assert isinstance(allowed, NoChange) if is_given else allowed is plan
+    memory = float(np.sum(own.machines.memory_limit_bytes)) - 4e8
+    whole = planned(RescalePlan("", applications=(ApplicationSize(0, None, None, memory + 1e6),)), own, limits)
+    assert isinstance(whole, RescalePlan) and whole.applications[0].memory_bytes == pytest.approx(memory)
 
 
 def test_what_machines_have_bounds_memory_and_not_how_many_instances_there_are() -> None:

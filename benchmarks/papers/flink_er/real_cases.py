@@ -61,8 +61,8 @@ def case(scale: Scale, workload: str) -> RealCase:
         control={**_ACTS, "scale": f"{_MODULE}.real_cases:Quick"} if is_smoke else _ACTS,
         executor="processes",
         calibration_rows=_rows(is_words=is_words, is_smoke=is_smoke),
-        # Four words a line, 2 ms each: what moves waits for the batch under way.
-        batch_rows=16,
+        # What moves waits for the batch under way, and there is more to move; smaller ones cost four instances a tenth.
+        batch_rows=16 if workload == LARGE else 64,
         # A default channel holds minutes of rows that take so long, and a source that has read all has no lag. While a
         # checkpoint is written, rows wait for it key group by key group; it is to be that of a change of instances.
         start={

@@ -1,6 +1,7 @@
 """Sage on a job that runs: the size of the whole job, by readings made by hand, alone and on a quota with others."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from penstock.model.errors import OptionError
 from penstock.model.plan import ApplicationSize, NoChange, RescalePlan
 from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
 from penstock.scheduler.loop_state import ended
-from penstock.scheduler.shared_quota import Lease
+from penstock.scheduler.shared_quota import Ask, Lease
 from tests.engine.control.test_scale_control import AGG, GRAPH, Running, lines, live, started
 from tests.scheduler.hostile_cases import job
 
@@ -93,6 +94,39 @@ def test_a_job_begins_with_what_others_leave_of_a_quota(tmp_path: Path, others: 
     assert actuator.cores.wanted == pytest.approx(begins)
     cut = [f"it begins with {begins:g} cores instead of 2: other jobs have the rest of the quota"]
     assert told == (cut if begins < 2.0 else [])
+
+
+def test_a_job_that_comes_later_takes_nothing_of_one_that_runs(tmp_path: Path) -> None:
+    """Sage looks once a minute: what a job begins with is settled in its first seconds all the same."""
+    book = QuotaFile("team", tmp_path / "book", lambda: 0.0)
+    has, told = [], list[str]()
+    for name, cores, priority in (("shop", 2.0, 0), ("late", 4.0, 9)):
+        (tmp_path / name).mkdir()
+        steered, actuator = whole(
+            Running(), tmp_path / name, book, name, told.append, first_cores=cores, priority=priority, parameters={}
+        )
+        live(steered, 5)
+        has.append(actuator.cores.wanted)
+    assert has == [2.0, 2.0] and len(told) == 1
+    # A head that follows at once has what was granted, and not what was wished for.
+    after, actuator = whole(Running(), tmp_path, book, "late", told.append, first_cores=4.0, parameters={})
+    live(after, 3)
+    assert actuator.cores.wanted == 2.0 and len(told) == 1
+
+
+def test_a_job_asks_again_for_its_first_cores_where_the_book_could_not_be_had(tmp_path: Path) -> None:
+    class Away(QuotaFile):
+        refuses = 2
+
+        def take(self, ask: Ask) -> "Future[Lease]":
+            self.refuses -= 1
+            if self.refuses >= 0:
+                raise OptionError("the book is not to be had")
+            return super().take(ask)
+
+    steered, actuator = whole(Running(), tmp_path, Away("team", tmp_path / "book", lambda: 0.0), first_cores=1.5)
+    live(steered, 8)
+    assert actuator.cores.wanted == 1.5
 
 
 def test_a_head_that_follows_goes_on_with_the_cores_of_the_lease(tmp_path: Path) -> None:
