@@ -1,7 +1,9 @@
 """Sage: memory before cores before parallelism, one action at a time, no way back and forth."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange, RescalePlan
+from penstock.scheduler.growth_rules import CpuUp
 from penstock.scheduler.observations import MetricHistory
+from penstock.scheduler.rule_window import rule_window
 from penstock.scheduler.sage import Sage
 from penstock.scheduler.sizing import RULES
 from penstock.scheduler.sizing_rule import Resource, RuleLimits
@@ -128,6 +132,33 @@ def test_cores_that_are_used_up_grow_where_rows_wait_by_the_margin_and_no_more(n
     # A tenth of what the bound of latency allows is a hundred rows.
     is_short = 1.12 * needs > 4.0 and behind > 100
     assert grown == ([pytest.approx(1.12 * needs, rel=1e-3)] if is_short else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "grows"),
+    [
+        ({}, False),
+        ({"backlog": [0.0, 0.0, 110.0, 0.0, 0.0]}, True),
+        ({"backlog": [0.0, 0.0, np.nan, 0.0, 0.0]}, True),
+        ({"shed": [0.0, 0.2, 0.0, 0.0, 0.0]}, True),
+        ({"partitions": None}, True),
+    ],
+    ids=("it keeps up", "rows wait for a while", "not known for a while", "rows were shed", "no log is read"),
+)
+def test_cores_that_are_used_up_suffice_while_it_is_known_that_rows_never_wait(
+    changes: Mapping[str, Any], grows: bool
+) -> None:
+    history = MetricHistory.empty()
+    for number in range(5):
+        now = snapshot(number, {"a": {"cpu": 3.99}})
+        history = history.with_snapshot(now, 300.0)
+    window, samples = rule_window(history, now, 300.0, 60.0), dict(changes)
+    if "partitions" in samples:
+        window = replace(window, partitions=np.array([np.nan]))
+        del samples["partitions"]
+    columns = {name: np.array(values)[:, np.newaxis] for name, values in samples.items()}
+    window = replace(window, samples=replace(window.samples, **columns))
+    assert CpuUp().propose(window, RuleLimits()).fires.tolist() == [grows]
 
 
 def test_rows_that_are_late_once_ask_for_threads_unless_cores_lack_right_after() -> None:
