@@ -61,8 +61,8 @@ class Control:
     log of the job, within ``cores`` and ``memory`` (bytes, or ``"16GB"``); None: what the machines have. A task manager
     works with one core, so a task gets no more instances than ``cores``; None: than there are task managers, and who
     only recommends says what it takes.
-    ``first_cores`` are what the job begins with, for who sizes whole applications, as far as a ``quota`` has them; None:
-    a core for each task manager.
+    ``first_cores`` are what the job begins with, for who sizes whole applications, as far as a ``quota`` has them;
+    None: a core for each task manager.
     Jobs with the same ``quota``, a name, share their ``cores`` and ``memory``: on a Ray cluster, or on one machine;
     ``priority``: of two that want more the larger goes first.
 
