@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Owners = NDArray[np.int32]
 
 UNEVEN = 0.2
-"""By so much of an even share the load of an owner may be above it before it counts: measured loads scatter, too."""
+"""An owner may have this part of an even share too much before loads count, as measured loads scatter."""
 
 ALLOWANCE = 0.05
 """So much more than an even share is none too much for who has it: fewer groups move."""
@@ -66,10 +66,11 @@ def reassign_by_load(table: Owners, instances: int, loads: Sequence[float]) -> O
     """Return the table for owners 0 to ``instances`` - 1 with about as much load each.
 
     ``loads`` are those of the groups, of any unit, none below 0 and some above. Where `reassign` leaves nobody with
-    more than an even share and `UNEVEN` of it, that is the table. Otherwise who has more than a share and `ALLOWANCE`
-    of it gives what is too much, from its heavy groups as from its light ones, so that about as large a part of its
-    groups, and of their state, goes as of its load; and whoever has the most room takes the heaviest first. So nobody
-    has more than the share, the allowance, and one group. Every owner has a group. As `reassign` otherwise.
+    more than an even share and `UNEVEN` of it, or this table would be no better, its table is returned. Otherwise who
+    has more than a share and `ALLOWANCE` of it gives what is too much, from its heavy groups as from its light ones, so
+    that about as large a part of its groups, and of their state, goes as of its load; and whoever has the most room
+    takes the heaviest first. So nobody has more than the share, the allowance, and one group. Every owner has a group.
+    As `reassign` otherwise.
 
     Raises:
         ValueError: the table has a negative owner, there are fewer key groups than ``instances``, or loads are none.
@@ -77,9 +78,11 @@ def reassign_by_load(table: Owners, instances: int, loads: Sequence[float]) -> O
     by_number, load = reassign(table, instances), np.asarray(loads, np.float64)
     if load.shape != table.shape or not np.isfinite(load).all() or load.min() < 0 or not load.sum() > 0:
         raise ValueError(f"{len(table)} key groups have as many loads, which are finite, none below 0 and some above.")
-    share = float(load.sum()) / instances
-    if np.bincount(by_number, load).max() <= (1 + UNEVEN) * share:
+    share, most = float(load.sum()) / instances, float(np.bincount(by_number, load).max())
+    # Few groups lie as unevenly as their number does.
+    if most <= (1 + UNEVEN) * max(share, -(-len(load) // instances) * load.mean()):
         return by_number
+    weighed = load
     # A group without rows has state all the same.
     load, share = load + WITHOUT_ROWS * load.mean(), (1 + WITHOUT_ROWS) * share
     after, left = table.copy(), np.zeros(len(table), np.bool_)
@@ -102,11 +105,12 @@ def reassign_by_load(table: Owners, instances: int, loads: Sequence[float]) -> O
         group = next(group for group in heaviest_first[::-1].tolist() if counts[after[group]] > 1)
         counts[after[group]] -= 1
         after[group], counts[owner] = owner, 1
-    return _frozen(after)
+    gains = np.bincount(after, weighed).max() < (1 - ALLOWANCE) * most
+    return _frozen(after) if gains else by_number
 
 
 def _sampled(load: NDArray[np.float64], part: float) -> NDArray[np.bool_]:
-    """Return a choice of groups that, up to each of them, has a part of the load, but for half a group."""
+    """Return groups that together have a part of the load, half a group more or less, and so have those up to each."""
     chosen = np.zeros(len(load), np.bool_)
     passed = taken = 0.0
     for place, own in enumerate(load.tolist()):

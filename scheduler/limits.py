@@ -88,9 +88,7 @@ class PlanBounds:
         applications = snapshot.applications
         # Where no quota of cores was given, machines have cores for whoever is seen on them, and for nobody else.
         self.elsewhere_cores = 0.0 if limits.most_cores is None else _total(applications.cores, self.is_elsewhere)
-        self.elsewhere_bytes = (
-            0.0 if limits.most_memory_bytes is None else _total(applications.memory_bytes, self.is_elsewhere)
-        )
+        self.elsewhere_bytes = _total(applications.memory_bytes, self.is_elsewhere)
         self.most, self.why = self._most()
 
     def _most(self) -> tuple[NDArray[np.int64], list[str]]:

@@ -17,6 +17,7 @@ class Lease:
     """What a job has, and what it wants to have if that is more; ``term_s`` after its last renewal it is void.
 
     ``priority``: larger goes first, among equals who has wanted longer. ``wants_since_s`` is infinite where it has all.
+    ``follows``: who renews it does not know yet what a head before it had, and gives nothing of that back.
     """
 
     job: str
@@ -28,6 +29,7 @@ class Lease:
     wants_memory_bytes: float = 0.0
     renewed_s: float = 0.0
     wants_since_s: float = inf
+    follows: bool = False
 
     @property
     def is_short(self) -> bool:
@@ -57,11 +59,15 @@ class OtherHolding:
 
 def renewed(book: Book, lease: Lease, now_s: float) -> Book:
     """Return the book with a job's lease renewed, without those whose term is over."""
-    before = book.get(lease.job)
+    alive = _alive(book, now_s)
+    before = alive.get(lease.job)
     since_s = inf
     if lease.is_short:
         since_s = now_s if before is None or before.wants_since_s == inf else before.wants_since_s
-    return {**_alive(book, now_s), lease.job: replace(lease, renewed_s=now_s, wants_since_s=since_s)}
+    if lease.follows and before is not None:
+        cores, memory = max(lease.cores, before.cores), max(lease.memory_bytes, before.memory_bytes)
+        lease = replace(lease, cores=cores, memory_bytes=memory)
+    return {**alive, lease.job: replace(lease, renewed_s=now_s, wants_since_s=since_s, follows=False)}
 
 
 def others_of(book: Book, job: str) -> tuple[OtherHolding, ...]:

@@ -34,9 +34,8 @@ _SUMS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 _MEANS: Mapping[str, frozenset[str]] = {
     "machines": frozenset({"cpu_percent"}),
-    "services": frozenset({"latency_ms"}),
 }
-_OF_ROWS = ("latency_ms", "get_p90_ms", "put_ms", "emit_latency_ms")
+_OF_ROWS = ("get_p90_ms", "put_ms", "emit_latency_ms")
 """Figures of instances that are of the rows which were worked on; a window without any has none."""
 
 _PEAKS: Mapping[str, frozenset[str]] = {
@@ -68,7 +67,13 @@ def joined(snapshots: Sequence[ClusterSnapshot]) -> ClusterSnapshot:
     groups = {name: _joined_group(name, [getattr(each, name) for each in alike], seconds) for name in GROUPS}
     instances = [each.instances for each in alike]
     of_rows = {column: _mean_of_rows(instances, column) for column in _OF_ROWS}
-    groups["instances"] = replace(groups["instances"], get_ms=_get_ms(instances), **of_rows)
+    groups["instances"] = replace(
+        groups["instances"], get_ms=_get_ms(instances), latency_ms=_latency_ms(instances), **of_rows
+    )
+    services = [each.services for each in alike]
+    calls = _stacked(services, "calls")
+    if calls is not None:
+        groups["services"] = replace(groups["services"], latency_ms=_mean(services, "latency_ms", calls))
     return replace(last, window_s=float(seconds.sum()), **groups)
 
 
@@ -97,7 +102,22 @@ def _mean_of_rows(windows: Sequence[InstanceColumns], column: str) -> Floats | N
     return None if rows is None else _mean(windows, column, rows)
 
 
-def _mean(windows: Sequence[InstanceColumns], column: str, counts: Floats) -> Floats | None:
+def _latency_ms(windows: Sequence[InstanceColumns]) -> Floats | None:
+    """Return how long a row waits and is worked on, over the rows that came; where more wait, how long those have."""
+    rows, queued = _stacked(windows, "records_in"), _stacked(windows, "queue_rows")
+    if rows is None:
+        return None
+    waiting = np.zeros_like(rows) if queued is None else np.nan_to_num(queued)
+    counts = np.fmax(rows, waiting)
+    mean = _mean(windows, "latency_ms", counts)
+    if mean is None:
+        return None
+    of = np.fmax(rows.sum(axis=0), waiting[-1])
+    latency_ms: Floats = np.divide(mean * counts.sum(axis=0), of, np.full(len(of), np.nan), where=of > 0)
+    return latency_ms
+
+
+def _mean(windows: Sequence[Any], column: str, counts: Floats) -> Floats | None:
     """Return the means of a figure, which counts so often in each window; None: it was measured in none."""
     measured = [getattr(each, column) for each in windows]
     if all(values is None for values in measured):

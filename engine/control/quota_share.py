@@ -6,7 +6,7 @@ cluster. A head renews its lease once a second, and asks before it takes more.
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
 
@@ -79,6 +79,11 @@ class QuotaShare:
         """What others have."""
         return () if self.view is None else self.view.others
 
+    @property
+    def free_cores(self) -> float:
+        """The cores of the quota that others leave."""
+        return self._most[0] - sum(item.cores for item in self.others)
+
     def see(self, held: Held) -> None:
         """Take in what the job has, while nothing of it changes."""
         if self._goal is None:
@@ -95,7 +100,7 @@ class QuotaShare:
             return
         held, own = self._held, (self._priority, self._keeper.term_s)
         lease = Lease(self._job, held.cores, held.memory_bytes, *own, wants.cores, wants.memory_bytes)
-        known, self.view = self.view, self._keeper.renew(lease)
+        known, self.view = self.view, self._keeper.renew(replace(lease, follows=self.view is None))
         if known is None and self.view is not None:
             self.before = self.view.before
 

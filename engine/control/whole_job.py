@@ -23,7 +23,8 @@ from penstock.scheduler.limits import Refusal
 OTHERS_TOOK_IT = "other jobs have what there was of the quota"
 
 LEAST_CORES = 0.1
-"""So much of a core each task manager has on a quota, whatever others have: with none it would not be heard of."""
+"""So much of a core for each task manager is leased at first, and granted whatever others have: with none of the CPU
+a task manager would not be heard of. Until more is granted, a matter of seconds, nothing holds them to it."""
 
 
 class WholeJob:
@@ -167,7 +168,7 @@ class WholeJob:
         return plan if held.memory_bytes >= memory_after(plan, self._graph, snapshot) else None
 
     def _cores(self, threads: int) -> float:
-        """Return the cores that the job has; on a quota it has hardly any until these were granted."""
+        """Return the cores that the job has; on a quota, until any were granted, those that are leased at first."""
         if self._actuator is None:
             return float(threads)
         cores = self._actuator.cores
@@ -179,25 +180,30 @@ class WholeJob:
         return cores.wanted
 
     def _take_first(self) -> None:
-        """Let the job have the cores of its lease before, or of those that it is to begin with what others leave."""
+        """Let the job have the cores of the head before, or of those that it is to begin with what others leave."""
         actuator, quota = self._actuator, self._quota
         if actuator is None or actuator.cores.wanted is not None or self._seen is None:
             return
         assert quota is not None
         if quota.view is None:
             return
-        if quota.before is not None:
-            actuator.cores.wanted = quota.before.cores
-        elif not quota.is_asking:
+        before = quota.before
+        # A head that was lost before its first cores were granted has left no more than was leased for it.
+        wanted = self._first if before is None or before.cores <= self._seen.cores else before.cores
+        if not quota.is_asking:
             # Again, if there was no answer: the book could not be had.
-            quota.ask(replace(self._seen, cores=self._first))
+            quota.ask(replace(self._seen, cores=wanted))
         elif (granted := quota.answer()) is not None:
+            if granted.cores < min(wanted, quota.free_cores):
+                # Whoever keeps the book grants nothing yet, or somebody has just given something back.
+                quota.decline()
+                return
             quota.ended(is_done=True)
             actuator.cores.wanted = granted.cores
-            if granted.cores < self._first:
+            if granted.cores < wanted:
                 self._tell(
-                    f"it begins with {granted.cores:g} cores instead of {self._first:g}: other jobs have the rest of "
-                    "the quota"
+                    f"it begins with {granted.cores:g} cores instead of {wanted:g}: other jobs have the rest of the "
+                    "quota"
                 )
 
 

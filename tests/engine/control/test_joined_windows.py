@@ -7,6 +7,7 @@ import pytest
 
 from penstock.engine.control.joined_windows import joined
 from penstock.model.columns import Floats
+from penstock.model.snapshot import ServiceColumns
 from tests.engine.control.recorded import second
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
@@ -50,6 +51,50 @@ def test_a_mean_of_rows_is_one_over_rows_and_what_was_not_measured_stays_so() ->
     assert np.isnan(joined(parts[3:]).instances.latency_ms).all()
     unknown = replace(parts[0], instances=replace(parts[0].instances, latency_ms=np.full(count, np.nan)))
     assert np.isnan(joined([unknown, *parts[1:]]).instances.latency_ms).all()
+
+
+def test_rows_that_wait_while_none_is_taken_are_as_late_as_they_are() -> None:
+    """A minute in which an instance stands still, with rows before it, is no minute without rows."""
+    count = len(second(1).instances)
+    parts = [
+        replace(
+            part,
+            instances=replace(
+                part.instances,
+                records_in=np.full(count, taken),
+                queue_rows=np.full(count, 100.0),
+                latency_ms=np.full(count, 1_000.0),
+            ),
+        )
+        for number, taken in enumerate((0.0, 0.0, 50.0), 1)
+        for part in [second(number)]
+    ]
+    # A hundred rows have waited for three seconds.
+    np.testing.assert_allclose(joined(parts).instances.latency_ms, np.full(count, 3_000.0))
+    np.testing.assert_allclose(joined(parts[:1]).instances.latency_ms, np.full(count, 1_000.0))
+
+
+def test_a_service_is_as_slow_as_its_calls_and_figures_of_rows_are_of_rows() -> None:
+    count = len(second(1).instances)
+    windows = [(10.0, 5.0), (0.0, np.nan), (30.0, 1.0)]
+    parts = [
+        replace(
+            part,
+            services=ServiceColumns(("s",), np.zeros(1, np.int32), np.array([each_ms]), np.array([number_of])),
+            instances=replace(
+                part.instances,
+                records_in=np.full(count, number_of),
+                get_p90_ms=np.full(count, each_ms),
+                emit_latency_ms=np.full(count, each_ms),
+            ),
+        )
+        for number, (number_of, each_ms) in enumerate(windows, 1)
+        for part in [second(number)]
+    ]
+    whole = joined(parts)
+    assert whole.services.latency_ms is not None and whole.services.latency_ms.tolist() == [2.0]
+    for figure in (whole.instances.get_p90_ms, whole.instances.emit_latency_ms):
+        np.testing.assert_allclose(figure, np.full(count, 2.0))
 
 
 def test_an_access_takes_what_all_took_together_whatever_windows_had_none() -> None:

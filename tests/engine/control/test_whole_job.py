@@ -16,6 +16,7 @@ from penstock.engine.control.levers import Levers
 from penstock.engine.control.quota_file import QuotaFile
 from penstock.engine.control.quota_share import QuotaShare, QuotaView
 from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
+from penstock.engine.control.scale_control import UNKNOWN
 from penstock.engine.control.start_control import start_control
 from penstock.engine.control.steering import scaler
 from penstock.engine.control.whole_job import WholeJob
@@ -108,10 +109,54 @@ def test_a_job_that_comes_later_takes_nothing_of_one_that_runs(tmp_path: Path) -
         live(steered, 5)
         has.append(actuator.cores.wanted)
     assert has == [2.0, 2.0] and len(told) == 1
-    # A head that follows at once has what was granted, and not what was wished for.
+    # A head that follows at once has what was granted, and not what was wished for; nobody can take it meanwhile.
     after, actuator = whole(Running(), tmp_path, book, "late", told.append, first_cores=4.0, parameters={})
-    live(after, 3)
+    live(after, 1)
+    ask = Ask("shop", 4.0, 0.0, 4.0)
+    assert book.take(ask).result().cores == 2.0
+    live(after, 4, since=1)
     assert actuator.cores.wanted == 2.0 and len(told) == 1
+    assert {lease.name: lease.cores for lease in book.renew(Lease("third", 0.0, 0.0)).others} == {
+        "shop": 2.0, "late": 2.0,
+    }  # fmt: skip
+
+
+def test_a_job_takes_its_first_cores_once_whoever_keeps_the_book_grants_any(tmp_path: Path) -> None:
+    """An actor that has just begun leaves everybody what he has, until all have told it: that is no answer."""
+
+    class Learning(QuotaFile):
+        until = 3
+
+        def take(self, ask: Ask) -> "Future[Lease]":
+            self.until -= 1
+            if self.until < 0:
+                return super().take(ask)
+            answer: Future[Lease] = Future()
+            answer.set_result(Lease(ask.job, 0.2, 0.0))
+            return answer
+
+    told = list[str]()
+    steered, actuator = whole(
+        Running(), tmp_path, Learning("team", tmp_path / "book", lambda: 0.0), tell=told.append, first_cores=1.5,
+        parameters={},
+    )  # fmt: skip
+    live(steered, 4)
+    assert actuator.cores.wanted is None
+    status = steered.scaling_status()
+    assert status is None or not status.changes
+    live(steered, 12, since=4)
+    assert actuator.cores.wanted == 1.5 and not told
+
+
+def test_nothing_is_decided_before_the_job_has_its_first_cores(tmp_path: Path) -> None:
+    class Silent(QuotaFile):
+        def take(self, ask: Ask) -> "Future[Lease]":
+            return Future()
+
+    steered, actuator = whole(Running(), tmp_path, Silent("team", tmp_path / "book", lambda: 0.0), first_cores=1.5)
+    live(steered, 20)
+    status = steered.scaling_status()
+    assert actuator.cores.wanted is None and status is not None and status.reason == UNKNOWN
 
 
 def test_a_job_asks_again_for_its_first_cores_where_the_book_could_not_be_had(tmp_path: Path) -> None:
