@@ -54,7 +54,7 @@ class Accounting:
         self.cpu_ns: int | None = None
         """The time of the loop's thread on a core in steps of the instance; None: not measured."""
         self.steps = 0
-        """The steps that it began; the rest of one that was cut is none. Each takes time of its own, whatever its rows."""
+        """The steps that it began; the rest of a cut one is none. Each takes time of its own, however few its rows."""
         self._since_ns = self._held_since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
         self._held = self._row_ns = 0
