@@ -24,7 +24,6 @@ def test_what_a_job_that_ends_had_another_one_of_the_cluster_takes(tmp_path: Pat
     quota = {"quota": "team-of-jobs", "cores": CORES}
     large, small = Sized(tmp_path / "large", "large"), Sized(tmp_path / "small", "small")
     has = large.start(50.0, Burns, {**quota, "first_cores": 0.9}, **ray)
-    wants = small.start(300.0, Burns, {**quota, "first_cores": 0.3}, **ray)
     keeper = QuotaKeeperOnRay("team-of-jobs")
     held: list[dict[str, float]] = [{}]
 
@@ -39,12 +38,15 @@ def test_what_a_job_that_ends_had_another_one_of_the_cluster_takes(tmp_path: Pat
         log = tmp_path / "small" / "actions.jsonl"
         return log.exists() and "the quota of all applications" in log.read_text()
 
+    until(lambda: is_held(("large",), 0.9), has)
+    wants = small.start(300.0, Burns, {**quota, "first_cores": 0.3}, **ray)
     until(lambda: is_held(("large", "small"), 0.3) and is_refused(), wants)
     large.over(has)
     until(lambda: is_held(("small",), 0.4) and bool(small.actions()), wants)
     small.over(wants)
     assert all(sum(each.values()) <= CORES + 1e-6 for each in held)
-    assert all(each["small"] == pytest.approx(0.3) for each in held if len(each) == 2)
+    # It begins with hardly any, and takes what it is to begin with.
+    assert {round(each["small"], 6) for each in held if len(each) == 2} <= {0.1, 0.3}
     assert "CPU up" in small.actions()[0]
     seen = list(redecide(tmp_path / "small" / "actions.jsonl", "sage", {}))
     assert all(item.same for item in seen)
