@@ -93,6 +93,9 @@ class WholeJob:
         for item in refused:
             if item.subject == self._job:
                 wants[item.what] = max(item.asked, wants.get(item.what, 0.0))
+        if self._actuator is not None and self._actuator.cores.wanted is None:
+            # What a job is to begin with is kept for it from those who come later.
+            wants["cores"] = self._first
         try:
             self._quota.renew(replace(NOTHING, cores=wants.get("cores", 0.0), memory_bytes=wants.get("memory", 0.0)))
             self._take_first()

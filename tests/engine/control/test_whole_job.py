@@ -144,6 +144,9 @@ def test_a_job_takes_its_first_cores_once_whoever_keeps_the_book_grants_any(tmp_
     assert actuator.cores.wanted is None
     status = steered.scaling_status()
     assert status is None or not status.changes
+    # Nobody else takes meanwhile what it is to begin with.
+    (other,) = Learning("team", tmp_path / "book", lambda: 0.0).renew(Lease("other", 0.5, 0.0)).others
+    assert other.cores == 1.5
     live(steered, 12, since=4)
     assert actuator.cores.wanted == 1.5 and not told
 
