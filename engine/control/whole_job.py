@@ -22,6 +22,9 @@ from penstock.scheduler.limits import Refusal
 
 OTHERS_TOOK_IT = "other jobs have what there was of the quota"
 
+ROUNDED_CORES = 1e-6
+"""So little is the rounding of sums."""
+
 LEAST_CORES = 0.1
 """So much of a core for each task manager is leased at first, and granted whatever others have: with none of the CPU
 a task manager would not be heard of. Until more is granted, a matter of seconds, nothing holds them to it."""
@@ -197,13 +200,14 @@ class WholeJob:
             # Again, if there was no answer: the book could not be had.
             quota.ask(replace(self._seen, cores=wanted))
         elif (granted := quota.answer()) is not None:
-            if granted.cores < min(wanted, quota.free_cores):
+            if granted.cores < min(wanted, quota.free_cores) - ROUNDED_CORES:
                 # Whoever keeps the book grants nothing yet, or somebody has just given something back.
                 quota.decline()
                 return
             quota.ended(is_done=True)
-            actuator.cores.wanted = granted.cores
-            if granted.cores < wanted:
+            is_all = granted.cores >= wanted - ROUNDED_CORES
+            actuator.cores.wanted = wanted if is_all else granted.cores
+            if not is_all:
                 self._tell(
                     f"it begins with {granted.cores:g} cores instead of {wanted:g}: other jobs have the rest of the "
                     "quota"
