@@ -82,38 +82,37 @@ def reassign_by_load(table: Owners, instances: int, loads: Sequence[float]) -> O
     # Few groups lie as unevenly as their number does.
     if most <= (1 + UNEVEN) * max(share, -(-len(load) // instances) * load.mean()):
         return by_number
-    weighed = load
     # A group without rows has state all the same.
-    load, share = load + WITHOUT_ROWS * load.mean(), (1 + WITHOUT_ROWS) * share
+    weight, share = load + WITHOUT_ROWS * load.mean(), (1 + WITHOUT_ROWS) * share
     after, left = table.copy(), np.zeros(len(table), np.bool_)
-    heaviest_first = np.argsort(-load, kind="stable")
+    heaviest_first = np.argsort(-weight, kind="stable")
     for owner in np.unique(table).tolist():
         own = heaviest_first[table[heaviest_first] == owner]
-        has = load[own].sum()
+        has = weight[own].sum()
         if owner >= instances:
             left[own] = True
         elif has > (1 + ALLOWANCE) * share:
-            left[own[_sampled(load[own], 1 - share / has)]] = True
-    room = share - np.bincount(after[~left], load[~left], instances)
+            left[own[_sampled(weight[own], 1 - share / has)]] = True
+    room = share - np.bincount(after[~left], weight[~left], instances)
     counts = np.bincount(after[~left], minlength=instances)
     for group in heaviest_first[left[heaviest_first]].tolist():
         owner = after[group] = int(room.argmax())
-        room[owner] -= load[group]
+        room[owner] -= weight[group]
         counts[owner] += 1
     for owner in np.flatnonzero(counts == 0).tolist():
         # The lightest group of those who have more than one.
         group = next(group for group in heaviest_first[::-1].tolist() if counts[after[group]] > 1)
         counts[after[group]] -= 1
         after[group], counts[owner] = owner, 1
-    gains = np.bincount(after, weighed).max() < (1 - ALLOWANCE) * most
+    gains = np.bincount(after, load).max() < (1 - ALLOWANCE) * most
     return _frozen(after) if gains else by_number
 
 
-def _sampled(load: NDArray[np.float64], part: float) -> NDArray[np.bool_]:
-    """Return groups that together have a part of the load, half a group more or less, and so have those up to each."""
-    chosen = np.zeros(len(load), np.bool_)
+def _sampled(weight: NDArray[np.float64], part: float) -> NDArray[np.bool_]:
+    """Return a choice of groups: those before any place have that part of the weight before it, to half a group."""
+    chosen = np.zeros(len(weight), np.bool_)
     passed = taken = 0.0
-    for place, own in enumerate(load.tolist()):
+    for place, own in enumerate(weight.tolist()):
         passed += own
         if taken + own / 2 < part * passed:
             chosen[place] = True

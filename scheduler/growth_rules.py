@@ -19,7 +19,7 @@ from penstock.scheduler.workload import (
     threads_needed,
 )
 
-HARDLY = 0.1
+NEGLIGIBLE = 0.1
 """So small a part of the rows that may wait is none."""
 
 
@@ -129,7 +129,7 @@ def _is_throttled(window: RuleWindow, limits: RuleLimits) -> Bools:
 
 def _keeps_up(window: RuleWindow, limits: RuleLimits) -> Bools:
     """Return where hardly a row ever waited, as far as is known."""
-    samples, bound = window.samples, HARDLY * limits.idle_backlog_s * window.usual_rate
+    samples, bound = window.samples, NEGLIGIBLE * limits.idle_backlog_s * window.usual_rate
     with np.errstate(invalid="ignore"):
         # A backlog that is not known is none of these.
         on_time = (samples.backlog <= bound) & ~(samples.shed > SHED)

@@ -66,14 +66,12 @@ def joined(snapshots: Sequence[ClusterSnapshot]) -> ClusterSnapshot:
     seconds = np.array([snapshot.window_s for snapshot in alike])
     groups = {name: _joined_group(name, [getattr(each, name) for each in alike], seconds) for name in GROUPS}
     instances = [each.instances for each in alike]
-    of_rows = {column: _mean_of_rows(instances, column) for column in _OF_ROWS}
+    of_rows = {column: _mean_over(instances, column, "records_in") for column in _OF_ROWS}
     groups["instances"] = replace(
         groups["instances"], get_ms=_get_ms(instances), latency_ms=_latency_ms(instances), **of_rows
     )
     services = [each.services for each in alike]
-    calls = _stacked(services, "calls")
-    if calls is not None:
-        groups["services"] = replace(groups["services"], latency_ms=_mean(services, "latency_ms", calls))
+    groups["services"] = replace(groups["services"], latency_ms=_mean_over(services, "latency_ms", "calls"))
     return replace(last, window_s=float(seconds.sum()), **groups)
 
 
@@ -96,10 +94,10 @@ def _get_ms(windows: Sequence[InstanceColumns]) -> Floats | None:
     return None if hits is None or misses is None else _mean(windows, "get_ms", hits + misses)
 
 
-def _mean_of_rows(windows: Sequence[InstanceColumns], column: str) -> Floats | None:
-    """Return the mean of a figure over all rows of instances; NaN: it is not known of some, or there was none."""
-    rows = _stacked(windows, "records_in")
-    return None if rows is None else _mean(windows, column, rows)
+def _mean_over(windows: Sequence[Any], column: str, counted: str) -> Floats | None:
+    """Return the mean of a figure over all that another one counts; NaN: it is not known of some, or there was none."""
+    counts = _stacked(windows, counted)
+    return None if counts is None else _mean(windows, column, counts)
 
 
 def _latency_ms(windows: Sequence[InstanceColumns]) -> Floats | None:

@@ -139,8 +139,8 @@ class Rescaling:
         except PenstockError as error:
             asked.answer.set_exception(error)
             return
-        task_of = {after.node(operator).name: task.id for task in after.tasks for operator in task.operators}
-        loads = {task_of[name]: loads for name, loads in asked.loads.items() if name in task_of}
+        named = [(task.id, after.node(operator).name) for task in after.tasks for operator in task.operators]
+        loads = {task: asked.loads[name] for task, name in named if name in asked.loads}
         change = live_change(self._graph, after, loads=loads) if asked.parallelism else None
         if attempt is not None and not isinstance(change, str):
             live = attempt.change_live(change, self._done_live)
