@@ -23,8 +23,9 @@ def test_what_a_job_that_ends_had_another_one_of_the_cluster_takes(tmp_path: Pat
     ray = {"executor": "ray", "task_managers": 1}
     quota = {"quota": "team-of-jobs", "cores": CORES}
     large, small = Sized(tmp_path / "large", "large"), Sized(tmp_path / "small", "small")
-    has = large.start(50.0, Burns, {**quota, "first_cores": 0.9}, **ray)
-    wants = small.start(300.0, Burns, {**quota, "first_cores": 0.3}, **ray)
+    # It gives nothing up.
+    keeps = {"parameters": {"sage.windows": 60.0}}
+    has = large.start(50.0, Burns, {**quota, **keeps, "first_cores": 0.9}, **ray)
     keeper = QuotaKeeperOnRay("team-of-jobs")
     held: list[dict[str, float]] = [{}]
 
@@ -39,6 +40,8 @@ def test_what_a_job_that_ends_had_another_one_of_the_cluster_takes(tmp_path: Pat
         log = tmp_path / "small" / "actions.jsonl"
         return log.exists() and "the quota of all applications" in log.read_text()
 
+    until(lambda: is_held(("large",), 0.85), has)
+    wants = small.start(300.0, Burns, {**quota, "first_cores": 0.3}, **ray)
     until(lambda: is_held(("large", "small"), 0.3) and is_refused(), wants)
     large.over(has)
     until(lambda: is_held(("small",), 0.4) and bool(small.actions()), wants)
