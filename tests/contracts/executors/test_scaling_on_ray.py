@@ -1,8 +1,10 @@
-"""A scaler acts on a job on Ray: a blocking function gets another instance under load, and gives it back."""
+"""Scalers act on a job on Ray: a blocking function gets another instance under load, and gives it back."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,10 +37,11 @@ class Turned(Steps):
         return ((high_s, HIGH), (LONGER_S, LITTLE))
 
 
-CONTROL = ps.Control(scale="ds2", mode="act", cores=2, parameters={"pace.interval_s": 2.0, "pace.warm_up_s": 0.0})
+OFTEN = {"pace.interval_s": 2.0, "pace.warm_up_s": 0.0}
+JUSTIN = {f"ds2.{name}": value for name, value in OFTEN.items()}
 
 
-def started(folder: Path, *, attached: bool) -> Handle:
+def started(folder: Path, policy: str, parameters: Mapping[str, Any], *, attached: bool) -> Handle:
     job = ps.Job()
     rows = ps.read(Turned(folder), time="at", job=job).name("steps").map_batches(waited).name("waited")
     counts = rows.key_by("key").window(ps.tumbling("1s")).agg(n=ps.count()).name("counts")
@@ -53,7 +56,9 @@ def started(folder: Path, *, attached: bool) -> Handle:
         checkpoint_dir=folder / "checkpoints",
         checkpoint_interval="500ms",
         batch_rows=50,
-        control=CONTROL,
+        # Who chooses memory needs a bound of it.
+        state_bytes=128 << 20,
+        control=ps.Control(scale=policy, mode="act", cores=2, parameters=parameters),
         action_log=folder / "actions.jsonl",
     )
 
@@ -64,28 +69,51 @@ def until_changed(handle: Handle, changes: int, instances: int) -> None:
     assert sum("waited" in name for name in handle.places()) == instances
 
 
-def goes_up_and_down(handle: Handle, folder: Path, on_ray: RayCluster) -> None:
+def goes_up(handle: Handle, on_ray: RayCluster) -> None:
     until_changed(handle, 1, instances=2)
     assert len({*handle.places().values()}) == 2 == len(on_ray.task_managers())
+
+
+def goes_up_and_down(handle: Handle, folder: Path, on_ray: RayCluster) -> None:
+    goes_up(handle, on_ray)
     (folder / "low").touch()
     until_changed(handle, 2, instances=1)
+    ends(handle, folder, "ds2", changes=2)
+
+
+def ends(handle: Handle, folder: Path, policy: str, changes: int) -> None:
     end(folder)
     handle.wait(LONG_S)
     check(folder, Turned(folder).loads())
     entries = [json.loads(line) for line in (folder / "actions.jsonl").read_text().splitlines()]
-    outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == "ds2"]
-    assert [outcome for outcome in outcomes if outcome != "recommended"] == ["begun", "applied"] * 2
+    outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == policy]
+    assert [outcome for outcome in outcomes if outcome != "recommended"] == ["begun", "applied"] * changes
 
 
-def test_a_blocking_function_is_scaled_up_and_down_on_ray(
-    tmp_path: Path, on_ray: RayCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the cool-down be short of a job whose head is in this process."""
     monkeypatch.setattr(job_loop, "COOL_DOWN_S", COOL_DOWN_S)
     monkeypatch.setattr(job_loop, "LOOKED_AT_S", LOOKED_AT_S)
-    # The head is in this process, where its cool-down is short.
-    goes_up_and_down(started(tmp_path, attached=True), tmp_path, on_ray)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_blocking_function_is_scaled_up_and_down_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
+    goes_up_and_down(started(tmp_path, "ds2", OFTEN, attached=True), tmp_path, on_ray)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    ("policy", "parameters"), [("flink-er", {}), ("memory-choice", JUSTIN)], ids=["flink-er", "memory-choice"]
+)
+def test_others_scale_it_up_on_ray(
+    tmp_path: Path, on_ray: RayCluster, policy: str, parameters: Mapping[str, Any]
+) -> None:
+    handle = started(tmp_path, policy, parameters, attached=True)
+    goes_up(handle, on_ray)
+    ends(handle, tmp_path, policy, changes=1)
 
 
 @pytest.mark.long("two cool-downs of half a minute; the test above has them short, with the head in its process")
 def test_a_head_actor_scales_up_and_down(tmp_path: Path, on_ray: RayCluster) -> None:
-    goes_up_and_down(started(tmp_path, attached=False), tmp_path, on_ray)
+    goes_up_and_down(started(tmp_path, "ds2", OFTEN, attached=False), tmp_path, on_ray)
