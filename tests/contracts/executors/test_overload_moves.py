@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import penstock as ps
 from penstock.state.keys.batch_keys import KeyCodec
 from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_overload import DATED, Peak, _PeakReader
-from tests.contracts.executors.ways import PROCESSES
+from tests.contracts.executors.ways import PROCESSES, RAY
+from tests.ray_cluster import GROUP, RayCluster
 
 ROW_S = 0.002
 """A row waits so long in each of two operators, as for an answer; one instance takes 500 a second at most."""
@@ -67,6 +69,16 @@ class _UnevenReader(_PeakReader):
 
 @pytest.mark.long("a minute of overload; tests/engine/control/test_move_control.py does the same by hand")
 def test_the_instance_of_the_lower_priority_moves_and_is_seen_to_have_moved(tmp_path: Path) -> None:
+    _moves_the_cheap_one(tmp_path, PROCESSES)
+
+
+@pytest.mark.long("a minute of overload, as on processes")
+@pytest.mark.xdist_group(GROUP)
+def test_it_moves_on_ray(tmp_path: Path, on_ray: RayCluster) -> None:
+    _moves_the_cheap_one(tmp_path, RAY)
+
+
+def _moves_the_cheap_one(tmp_path: Path, where: Mapping[str, Any]) -> None:
     job = ps.Job()
     keyed = ps.read(Uneven(), time="at", job=job).name("due").key_by("number").window(ps.tumbling("10ms"))
     for name, priority in (("dear", 5), ("cheap", 1)):
@@ -82,7 +94,7 @@ def test_the_instance_of_the_lower_priority_moves_and_is_seen_to_have_moved(tmp_
         checkpoint_dir=tmp_path / "checkpoints",
         checkpoint_interval="1s",
         action_log=log,
-        **PROCESSES,
+        **where,
     )
     until(lambda: any(move.state == "done" for move in handle.moves()), handle)
     (moved,) = (move for move in handle.moves() if move.state == "done")
