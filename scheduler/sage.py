@@ -18,6 +18,7 @@ from penstock.scheduler.growth_rules import ThreadsUp
 from penstock.scheduler.observations import METRICS, ApplicationMetrics, MetricHistory, complete_figures
 from penstock.scheduler.remote_guard import GUARDS, STICKY_GUARDS, service_baseline, service_stays_slow
 from penstock.scheduler.rule_window import RuleWindow, rule_window
+from penstock.scheduler.size_changes import SizeChanges
 from penstock.scheduler.sizing import RULES
 from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingProposal
 
@@ -29,17 +30,16 @@ CATCH_UP_S = RuleLimits().catch_up_s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SageMemory:
-    """Last changes by resource (row) and application (column): times, values before, and the guard's baselines.
+    """What was seen and changed, and the guard's baselines; columns are applications.
 
-    ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if there was no change. ``service_baseline``: what
+    ``changes`` as of the last decision, ``before`` as they were when it was made. ``service_baseline``: what
     `remote_guard.service_baseline` found when the guard began to block an application, NaN where it does not;
     ``blocked_s``: when it last blocked, -inf if never. ``tried_s``: when rules were last evaluated.
     """
 
     history: MetricHistory
-    changed_s: NDArray[np.float64]
-    grown_s: NDArray[np.float64]
-    changed_from: NDArray[np.float64]
+    changes: SizeChanges
+    before: SizeChanges
     service_baseline: NDArray[np.float64]
     blocked_s: NDArray[np.float64]
     tried_s: float
@@ -58,6 +58,9 @@ class Sage:
     evaluations of the rules; snapshots in between are samples. ``windows``: the length of ticks, windows, the wait, and
     the time in which a backlog is to be made up for, as a part of what they are otherwise: for jobs whose load says in
     seconds what others say in minutes.
+
+    A resource of which limits granted nothing more counts as full, and keeps no rule behind it waiting, for three times
+    the wait, or until less of it is in use.
     """
 
     growth: float = 1.5
@@ -113,30 +116,33 @@ class Sage:
 
     def start(self) -> SageMemory:
         """Return the empty memory."""
-        none = np.empty((len(Resource), 0))
-        return SageMemory(MetricHistory.empty(), none, none, none, np.empty((3, 0)), np.empty((1, 0)), -np.inf)
+        none = SizeChanges.none()
+        return SageMemory(MetricHistory.empty(), none, none, np.empty((3, 0)), np.empty((1, 0)), -np.inf)
 
     def decide(self, snapshot: ClusterSnapshot, memory: SageMemory) -> tuple[Decision, SageMemory]:
         """Return the changes; rules are evaluated by priority, and one rests where another changes its evidence."""
         rules = self.rules()
         keep_s = self._length_s(max(max(rule.window_s for rule in rules), 4 * ThreadsUp.window_s))
         history = memory.history.with_snapshot(snapshot, keep_s)
-        changed_s = _by_present_application(memory, history, memory.changed_s, -np.inf)
-        grown_s = _by_present_application(memory, history, memory.grown_s, -np.inf)
-        changed_from = _by_present_application(memory, history, memory.changed_from, np.nan)
+        allocated = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
+        changes, before = (
+            each.of_applications(memory.history.names, history.names) for each in (memory.changes, memory.before)
+        )
+        changes = changes.without_refused(before, snapshot, allocated).with_room(allocated)
         baseline = _by_present_application(memory, history, memory.service_baseline, np.nan)
         blocked_s = _by_present_application(memory, history, memory.blocked_s, -np.inf)
         tick_s = self._length_s(self.tick_s)
         is_tick = snapshot.time_s - memory.tried_s >= tick_s - snapshot.window_s / 2
         tried_s = snapshot.time_s if is_tick else memory.tried_s
-        after = SageMemory(history, changed_s, grown_s, changed_from, baseline, blocked_s, tried_s)
+        if is_tick:
+            before, changes = changes, changes.of_applications(history.names, history.names)
+        after = SageMemory(history, changes, before, baseline, blocked_s, tried_s)
         if not len(history.names):
             return NoChange("there are no applications"), after
         if not is_tick:
             return NoChange("a sample; rules are tried at the next tick"), after
-        allocated = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
-        since_s = snapshot.time_s - changed_s
-        in_flight = (allocated == changed_from) & (since_s < 3 * self._length_s(self.stabilisation_s))
+        since_s, long_s = snapshot.time_s - changes.changed_s, 3 * self._length_s(self.stabilisation_s)
+        in_flight = (allocated == changes.changed_from) & (since_s < long_s)
         free = (since_s.min(axis=0) >= self.wait_s()) & ~in_flight.any(axis=0)
         sizes, reasons, missing = [], [], {}
         observed_s = snapshot.time_s - history.first_s + snapshot.window_s
@@ -147,9 +153,11 @@ class Sage:
             if unmeasured:
                 missing[rule.name] = unmeasured
                 continue
-            begin_s = grown_s[list(rule.after)].max(axis=0, initial=-np.inf)
-            begin_s = np.maximum(begin_s, changed_s[rule.resource]) if rule.renews else begin_s
-            due = free & (np.minimum(snapshot.time_s - begin_s, observed_s) >= self._length_s(rule.window_s))
+            begin_s = changes.grown_s[list(rule.after)].max(axis=0, initial=-np.inf)
+            begin_s = np.maximum(begin_s, changes.changed_s[rule.resource]) if rule.renews else begin_s
+            # What was refused has all that it can have, as if it needed no more.
+            is_full = changes.at_limit(rule.resource, proposal.value, allocated, snapshot.time_s - long_s)
+            due = free & ~is_full & (np.minimum(snapshot.time_s - begin_s, observed_s) >= self._length_s(rule.window_s))
             due &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
             due &= ~nearly[list(rule.rests_on)].any(axis=0)
             if isinstance(rule, ThreadsUp):
@@ -168,18 +176,15 @@ class Sage:
             free &= is_known | ~due
             fired[rule.resource] |= fires
             if rule.goes_first:
-                nearly[rule.resource] |= free & ~fires & self._asks_now(rule, history, snapshot, heap)
+                nearly[rule.resource] |= free & ~fires & ~is_full & self._asks_now(rule, history, snapshot, heap)
             if rule.resource is Resource.HEAP:
                 heap = np.where(fires, proposal.value, heap)
             for place in np.flatnonzero(fires).tolist():
                 value = float(proposal.value[place])
                 sizes.append(_size(place, rule.resource, value))
-                before = float(allocated[rule.resource, place])
-                reasons.append(f"{history.names[place]}: {rule.name}, {before:.6g} -> {value:.6g}")
-                changed_s[rule.resource, place] = snapshot.time_s
-                changed_from[rule.resource, place] = before
-                if value > before:
-                    grown_s[rule.resource, place] = snapshot.time_s
+                had = float(allocated[rule.resource, place])
+                reasons.append(f"{history.names[place]}: {rule.name}, {had:.6g} -> {value:.6g}")
+                changes.note(rule.resource, place, had, value, snapshot.time_s)
         return _decision(sizes, reasons, missing), after
 
     def _proposal(
