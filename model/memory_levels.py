@@ -5,16 +5,19 @@ Read by the policies that size memory and by `engine.control.cluster_snapshot`; 
 
 import numpy as np
 
-from penstock.model.columns import Floats
+from penstock.model.columns import Floats, Ints
 
 MIB = 1 << 20
 BASE_BYTES = 158 * MIB
 """Managed memory at level 0."""
 MAX_LEVEL = 3
 """Levels are below it."""
+ROUNDING = 1e-9
 NO_LEVEL = -1
 """The level of what has no managed memory."""
 MEMTABLE_MOST_BYTES = 64 * MIB
+LEAST_BYTES = 2 * MIB
+"""The least budget of state: a page store has 1 MB of it at least, and as much is for what is in memory."""
 
 
 def managed_bytes(level: int, base_bytes: int = BASE_BYTES) -> int:
@@ -28,15 +31,25 @@ def managed_bytes(level: int, base_bytes: int = BASE_BYTES) -> int:
     return base_bytes << level
 
 
-def level_of(budget_bytes: float) -> int:
-    """Return the level of a budget: the highest whose memory it covers, 0 if it covers none.
+def levels_of(budget_bytes: Floats, base_bytes: Floats) -> Ints:
+    """Return the levels of budgets: the highest whose memory each covers, 0 if it covers none.
 
-    Unbounded state (NaN) has the highest level.
+    ``base_bytes``: the memory at level 0; not known (NaN): that of the paper. Unbounded state (NaN) has the highest.
     """
-    if np.isnan(budget_bytes):
-        return MAX_LEVEL - 1
-    levels = [level for level in range(MAX_LEVEL) if managed_bytes(level) <= budget_bytes]
-    return max(levels, default=0)
+    base = np.where(base_bytes > 0, base_bytes, BASE_BYTES)
+    covered = np.where(budget_bytes >= base, budget_bytes, base)
+    levels = np.floor(np.log2(covered / base) + ROUNDING)
+    return np.where(np.isnan(budget_bytes), MAX_LEVEL - 1, levels).astype(np.int32)
+
+
+def bytes_at(level: int, level_now: int, bytes_now: float, base_bytes: int = BASE_BYTES) -> int:
+    """Return the memory of an instance at another level than it has, in doublings of its present memory.
+
+    ``base_bytes``: the memory at level 0 of what has none, or none that is known.
+    """
+    if not (np.isfinite(bytes_now) and bytes_now > 0):
+        return managed_bytes(level, base_bytes)
+    return int(bytes_now * 2.0 ** (level - level_now))
 
 
 def split(managed: Floats) -> tuple[Floats, Floats]:

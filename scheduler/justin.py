@@ -5,16 +5,17 @@ Literal except for the repairs in docs/design/papers/justin-ds2.md 4, each a par
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from penstock.model.memory_levels import BASE_BYTES, MAX_LEVEL, managed_bytes
+from penstock.model.memory_levels import BASE_BYTES, MAX_LEVEL, bytes_at
 from penstock.model.plan import Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.busy_band import BusyBand
 from penstock.scheduler.ds2 import Ds2, ScalingProposal, need
 from penstock.scheduler.pacing import Pace, PaceStates
+from penstock.scheduler.refused_growth import without_memory
 from penstock.scheduler.scaling_round import open_round, round_decision
 from penstock.scheduler.state_access import StateAccess, state_access
 
@@ -22,6 +23,10 @@ from penstock.scheduler.state_access import StateAccess, state_access
 def justin_ds2() -> Ds2:
     """Return Justin's DS2: windows of 2 min, 1 min to settle, a target of 50% busy in a band of 20% to 80%."""
     return Ds2(Pace(interval_s=120.0, warm_up_s=60.0), factor=1.0, band=BusyBand(0.2, 0.8))
+
+
+FULL_DECISIONS = 3
+"""So many decisions after the quota refused a task memory it may have some: others may have given it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Justin:
     ``hit_rate_least`` (d_theta) and ``latency_most_ms`` (d_tau) indicate that memory may help; levels are below
     ``max_level`` (3 as the text says, 2 as the artifact does). Repairs: ``hysteresis`` (h; 0 as printed),
     ``tabu_decisions`` (0 as printed) and ``guards_scale_down`` (as printed, tasks that shrink are considered too).
+    ``base_bytes``: what an instance has at level 0 whose memory is not known; else a level doubles what it has. To a
+    task that was refused memory DS2's parallelism applies, for three decisions.
     """
 
     ds2: Ds2 = field(default_factory=justin_ds2)
@@ -89,8 +96,11 @@ class Justin:
             {name: memory.last_decisions[name] for name in names if name in memory.last_decisions},
             [],
         )
+        for name in without_memory(snapshot):
+            last = last_decisions.get(name, LastDecision())
+            last_decisions[name] = replace(last, raised=False, tabu=max(last.tabu, FULL_DECISIONS))
         for task in np.flatnonzero(acts[snapshot.tasks.application]).tolist():
-            last = memory.last_decisions.get(names[task], LastDecision())
+            last = last_decisions.get(names[task], LastDecision())
             size, last_decision = self._size(snapshot, proposal, access, task, last)
             sizes += [size] if size is not None else []
             if last_decision is not None:
@@ -129,7 +139,10 @@ class Justin:
             target = parallelism
         if target == parallelism and new_level == level:
             return None, decision
-        return TaskSize(task, target, new_level, managed_bytes(new_level, self.base_bytes)), decision
+        if new_level == level:
+            return TaskSize(task, target), decision
+        managed = bytes_at(new_level, level, float(access.managed_bytes[task]), self.base_bytes)
+        return TaskSize(task, target, new_level, managed), decision
 
     def _improved(self, theta: float, tau: float, last: LastDecision) -> bool:
         """Return whether theta > theta' (1 + h) or tau < tau' (1 - h) (Algorithm 1, line 8, and its footnote).

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
+from penstock.model.memory_levels import LEAST_BYTES
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 from penstock.model.usable_machines import usable_machines
 
@@ -23,7 +24,8 @@ class PlanLimits:
     ``step_factor``: a task has at most so many times the instances it had, an application threads. ``most_parallelism``
     bounds a task, ``most_instances`` all tasks together. ``most_cores`` and ``most_memory_bytes`` bound all
     applications; None: what the machines have that can be used. ``one_per_core``: a task has at most an instance for
-    each whole core of that, and one. ``least_memory_bytes`` and ``least_heap_bytes`` are floors of an application.
+    each whole core of that, and one. ``least_memory_bytes`` and ``least_heap_bytes`` are floors of an application,
+    ``least_task_bytes`` one of the state of an instance.
     ``lost_after_s``: a machine that was silent for so long gets no instance. ``slower``: a task that waits for a
     service so many times as long as usual does not grow; infinite: it may.
     """
@@ -35,6 +37,7 @@ class PlanLimits:
     most_memory_bytes: float | None = None
     least_memory_bytes: float = 64.0 * (1 << 20)
     least_heap_bytes: float = 0.0
+    least_task_bytes: int = LEAST_BYTES
     lost_after_s: float = 10.0
     slower: float = 3.0
     one_per_core: bool = False

@@ -1,4 +1,4 @@
-"""Tasks that were to grow and got no instance, from what a policy was refused. Called by `flink_er`."""
+"""Tasks that were to grow and got nothing, from what a policy was refused. Called by `flink_er` and `justin`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +15,24 @@ def without_growth(snapshot: ClusterSnapshot) -> dict[str, int]:
     now = _instances(snapshot)
     rows = zip(refusals.subject, refusals.what, refusals.granted.tolist(), strict=True)
     return {of: now[of] for of, what, granted in rows if what == "parallelism" and granted <= now.get(of, 0)}
+
+
+def without_memory(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
+    """Return the tasks, by application and name, whose instances got none of the memory that was asked for."""
+    refusals, instances = snapshot.refusals, snapshot.instances
+    if refusals.asked is None or refusals.granted is None or not len(refusals):
+        return []
+    has = np.zeros(len(snapshot.tasks))
+    if instances.managed_bytes is not None:
+        np.fmax.at(has, instances.task, instances.managed_bytes)
+    now = dict(zip(snapshot.task_names(), has.tolist(), strict=True))
+    refused = zip(refusals.subject, refusals.what, refusals.asked.tolist(), refusals.granted.tolist(), strict=True)
+    names = {"/".join(name): name for name in now}
+    return [
+        names[of]
+        for of, what, asked, granted in refused
+        if what == "memory" and of in names and asked > now[names[of]] and not granted > now[names[of]]
+    ]
 
 
 def still_full(snapshot: ClusterSnapshot, full: Sequence[tuple[str, int]]) -> dict[str, int]:

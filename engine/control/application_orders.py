@@ -3,9 +3,9 @@
 from penstock.engine.control.key_group_loads import loads_of
 from penstock.engine.control.scale_actuator import SizeOrder
 from penstock.engine.control.size_orders import state_budget
-from penstock.engine.jobs.running_memory import LEAST_BYTES
 from penstock.engine.plan.planner import in_caller, lies_by_key
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.memory_levels import LEAST_BYTES
 from penstock.model.plan import ApplicationSize
 from penstock.model.snapshot import ClusterSnapshot
 

@@ -21,7 +21,7 @@ from penstock.engine.control.task_layout import EdgeEnds, Numbers
 from penstock.model.columns import Floats, Ints
 from penstock.model.ids import TaskId
 from penstock.model.key_groups import Owners
-from penstock.model.memory_levels import NO_LEVEL, level_of
+from penstock.model.memory_levels import NO_LEVEL, levels_of
 from penstock.model.reuse_distances import REUSE_BOUNDS
 from penstock.model.snapshot import (
     ApplicationColumns,
@@ -99,8 +99,8 @@ def cluster_snapshot(
 
 def _tasks(reading: Reading) -> TaskColumns:
     layout = reading.layout
-    budgets, of = np.unique(reading.state_budget[layout.first], return_inverse=True)
-    levels = np.array([level_of(budget) for budget in budgets.tolist()], np.int32)
+    # Level 0 is what an instance has as its program says: who chooses levels doubles that.
+    levels = levels_of(reading.state_budget[layout.first], reading.first_budget[layout.first])
     return TaskColumns(
         layout.task_names,
         application=np.zeros(len(layout.first), np.int32),
@@ -109,7 +109,7 @@ def _tasks(reading: Reading) -> TaskColumns:
         is_stateful=layout.keeps_state,
         is_keyed=layout.is_keyed,
         key_groups=reading.key_groups.astype(np.int32),
-        memory_level=np.where(layout.keeps_state, levels[of], np.int32(NO_LEVEL)),
+        memory_level=np.where(layout.keeps_state, levels, np.int32(NO_LEVEL)),
     )
 
 

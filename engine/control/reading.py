@@ -57,6 +57,10 @@ class LogReadings:
     appended: Floats
 
 
+Budgets = tuple[Numbers, Floats, Floats]
+"""Key groups by task; budgets of state by instance: now, and as the program says."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The counters of a job at ``time_ns``, since it started; rows of the arrays are instances, in task order.
@@ -70,9 +74,9 @@ class Reading:
     ``process_cpu_ns`` is that of the whole process, by place, where all of it is the job's. ``calls`` has three
     columns: calls to the outside that are over, how long they took, and how many failed. ``reuse`` is how far back
     state was used, ``group_rows`` how many rows came to each key group, and ``group_bytes`` its state now.
-    ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without a bound. ``shed``
-    before the first operator of each, and before rows are ``sent`` ``branch_shed``, of which ``branch_kept`` stayed;
-    None: branches have shed nothing.
+    ``key_groups`` by task; ``state_budget`` in bytes of each instance, 0 without state, NaN without a bound,
+    ``first_budget`` as its program says. ``shed`` before the first operator of each, and before rows are ``sent``
+    ``branch_shed``, of which ``branch_kept`` stayed; None: branches have shed nothing.
     """
 
     layout: TaskLayout = field(repr=False)
@@ -98,6 +102,7 @@ class Reading:
     offered: Floats
     key_groups: Numbers
     state_budget: Floats
+    first_budget: Floats
     logs: LogReadings
     calls: Floats
     process_cpu_ns: Mapping[str, float] = field(default_factory=dict)
@@ -134,7 +139,7 @@ class ReadingMerger:
         """The names of instances, in task order."""
         self._options, self._memory = options, memory
         self._merged: deque[Known] = deque(maxlen=_REMEMBERED)
-        self._budgets: tuple[Mapping[str, int | None], tuple[Numbers, Floats]] | None = None
+        self._budgets: tuple[Mapping[str, int | None], Budgets] | None = None
 
     def merge(
         self,
@@ -155,8 +160,8 @@ class ReadingMerger:
         self._merged.append((dict(parts), reading))
         return reading
 
-    def _budgets_now(self) -> tuple[Numbers, Floats]:
-        """Return the key groups of each task, and the budget of state of each instance, worked out once a change."""
+    def _budgets_now(self) -> Budgets:
+        """Return the key groups of each task, and budgets of state, worked out once a change."""
         wanted = {} if self._memory is None else dict(self._memory.wanted)
         if self._budgets is None or self._budgets[0] != wanted:
             self._budgets = wanted, _budgets(self._layout.graph, self._options, wanted)
@@ -240,15 +245,17 @@ def _logs(figure: _Scattered, parts: Sequence[PartReading]) -> LogReadings:
     return LogReadings(rows, names, found["consumed"].copy(), found["behind"].copy(), found["appended"].copy())
 
 
-def _budgets(graph: ExecutionGraph, options: LoopOptions, changed: Mapping[str, int | None]) -> tuple[Numbers, Floats]:
-    """Return the key groups of each task, and the budget of state of each instance."""
+def _budgets(graph: ExecutionGraph, options: LoopOptions, changed: Mapping[str, int | None]) -> Budgets:
+    """Return the key groups of each task, and the budgets of state of each instance: now, and as its program says."""
     groups: list[int] = []
-    budgets: list[float] = []
+    now: list[float] = []
+    first: list[float] = []
     for task in graph.tasks:
         # As the builder deals them out: never fewer than instances.
         groups.append(max(options.key_groups, task.parallelism))
-        nodes = [graph.node(operator) for operator in task.operators]
-        own = [changed.get(node.name, options.state_bytes) for node in nodes if descriptor_of(node.spec).keyed]
-        bounded = all(size is not None for size in own) or not is_stateful(graph, task)
-        budgets += [float(sum(size or 0 for size in own)) if bounded else NAN] * task.parallelism
-    return np.array(groups, np.int64), np.array(budgets, np.float64)
+        keyed = [node.name for operator in task.operators if descriptor_of((node := graph.node(operator)).spec).keyed]
+        for budgets, own in ((now, changed), (first, dict[str, int | None]())):
+            sizes = [own.get(name, options.state_bytes) for name in keyed]
+            is_bounded = all(size is not None for size in sizes) or not is_stateful(graph, task)
+            budgets += [float(sum(size or 0 for size in sizes)) if is_bounded else NAN] * task.parallelism
+    return np.array(groups, np.int64), np.array(now, np.float64), np.array(first, np.float64)

@@ -158,7 +158,7 @@ class ScaleControl:
 
     def _begin(self, plan: RescalePlan, snapshot: ClusterSnapshot, now_ns: int) -> None:
         self._acted_on = snapshot
-        named = ((self._graph.name(self._graph.tasks[size.task]), wanted_bytes(size)) for size in plan.tasks)
+        named = ((self._graph.name(self._graph.tasks[size.task]), wanted_bytes(size, snapshot)) for size in plan.tasks)
         self.memory = {name: size for name, size in named if size is not None}
         if self._whole is not None:
             self._whole.begin(plan, snapshot, now_ns)
@@ -179,7 +179,8 @@ class ScaleControl:
         plan = decision.allowed if isinstance(decision.allowed, RescalePlan) else RescalePlan("")
         named = [(self._graph.name(tasks[it.task]), tasks[it.task].parallelism, it) for it in plan.tasks]
         wanted = tuple((name, now, it.parallelism) for name, now, it in named if it.parallelism != now)
-        memory = tuple((name, size) for name, _, it in named if (size := wanted_bytes(it)) is not None)
+        sized = ((name, wanted_bytes(it, decision.snapshot)) for name, _, it in named)
+        memory = tuple((name, size) for name, size in sized if size is not None)
         outcome = "" if is_empty(plan) else "begun" if decision.acts else "recommended"
         moves = Counter(self._graph.name(tasks[move.task]) for move in plan.buckets)
         edges = decision.snapshot.edges

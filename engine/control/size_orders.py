@@ -5,12 +5,11 @@ import numpy as np
 from penstock.engine.control.key_group_loads import loads_of
 from penstock.engine.control.part_reading import edges_between_tasks
 from penstock.engine.control.scale_actuator import SizeOrder
-from penstock.engine.jobs.running_memory import LEAST_BYTES
 from penstock.engine.moves.move_orders import GroupsOrder
 from penstock.engine.plan.free_edges import Routes
 from penstock.engine.plan.planner import lies_by_key
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.memory_levels import managed_bytes
+from penstock.model.memory_levels import LEAST_BYTES, bytes_at
 from penstock.model.plan import RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 
@@ -27,7 +26,7 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
         task = tasks[size.task]
         if size.parallelism != task.parallelism:
             parallelism |= {graph.node(operator).name: size.parallelism for operator in task.operators}
-        wanted, now_bytes = wanted_bytes(size), state_budget(snapshot, size.task)
+        wanted, now_bytes = wanted_bytes(size, snapshot), state_budget(snapshot, size.task)
         keyed = [node.name for operator in task.operators if lies_by_key(graph, node := graph.node(operator))]
         if wanted is not None and keyed and wanted != now_bytes:
             rises = wanted > now_bytes
@@ -57,7 +56,7 @@ def memory_after(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnap
     for row in np.flatnonzero(snapshot.tasks.is_stateful).tolist():
         budget = state_budget(snapshot, row)
         if (size := sized.get(row)) is not None:
-            wanted, task = wanted_bytes(size), graph.tasks[row]
+            wanted, task = wanted_bytes(size, snapshot), graph.tasks[row]
             keyed = sum(lies_by_key(graph, graph.node(operator)) for operator in task.operators)
             budget = budget if wanted is None or not keyed else max(wanted, LEAST_BYTES * keyed)
             count[row] = size.parallelism
@@ -65,11 +64,11 @@ def memory_after(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnap
     return total
 
 
-def wanted_bytes(size: TaskSize) -> int | None:
+def wanted_bytes(size: TaskSize, snapshot: ClusterSnapshot) -> int | None:
     """Return the memory of each instance that a size asks for, None: as it is."""
     if size.managed_bytes is not None or size.memory_level is None:
         return size.managed_bytes
-    return managed_bytes(size.memory_level)
+    return bytes_at(size.memory_level, int(snapshot.tasks.memory_level[size.task]), state_budget(snapshot, size.task))
 
 
 def state_budget(snapshot: ClusterSnapshot, task: int) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.engine.control.policies import make_policy, parameters_of, policy_object
-from penstock.engine.jobs.running_memory import LEAST_BYTES
 from penstock.model.control import NOBODY, Control, keep_policy
 from penstock.model.errors import OptionError
+from penstock.model.memory_levels import LEAST_BYTES
 from penstock.model.policy_parameters import flattened
 from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.ownership import Level, Resource, Role, TwoOwnersError, owners_of

@@ -9,9 +9,7 @@ from penstock.engine.plan.planner import lies_by_key
 from penstock.model.config import LoopOptions, check_count
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
-
-LEAST_BYTES = 2 << 20
-"""The least budget: a page store has 1 MB of it at least, and as much is for what is in memory."""
+from penstock.model.memory_levels import LEAST_BYTES
 
 NOT_PAGED = (
     "the job keeps all its state in memory, and has nowhere to put what is above a budget: run it with "

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from penstock.model.memory_levels import MIB, managed_bytes
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize, not_measured
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.guarded import Guarded
 from penstock.scheduler.justin import Justin, JustinMemory
+from penstock.scheduler.limits import PlanLimits
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
@@ -35,6 +38,10 @@ def size_of(decision: Decision, task: int = 1) -> TaskSize | None:
     return next((size for size in sizes if size.task == task), None)
 
 
+def changed_level(size: TaskSize, level: int) -> int:
+    return level if size.memory_level is None else size.memory_level
+
+
 def driven(
     policy: Justin, accesses: Sequence[Access], rates: Sequence[float], target: Callable[[int], float]
 ) -> list[tuple[int, int]]:
@@ -45,7 +52,7 @@ def driven(
         decision, memory = policy.decide(measured(job, time_s=1000.0 * (turn + 1), window_s=120.0), memory)
         size = size_of(decision)
         if size is not None:
-            p, level = size.parallelism, level if size.memory_level is None else size.memory_level
+            p, level = size.parallelism, changed_level(size, level)
         path.append((p, level))
     return path
 
@@ -93,7 +100,7 @@ def test_q3_keeps_its_level_and_strips_what_has_no_state() -> None:
     decision, _ = Justin().decide(measured(job, 1000.0, 120.0), JustinMemory())
     assert [size_of(decision, task) for task in (1, 2, 3)] == [
         TaskSize(1, 1, managed_bytes=0),
-        TaskSize(2, 12, 0, 158 * MIB),
+        TaskSize(2, 12),
         TaskSize(3, 1, managed_bytes=0),
     ]
 
@@ -104,7 +111,7 @@ def test_q3_keeps_its_level_and_strips_what_has_no_state() -> None:
 )
 def test_memory_comes_first_where_few_accesses_hit_or_they_are_slow(access: Access, up: bool) -> None:
     decision, _ = Justin().decide(measured(query(1000, 5000, access=access), 1000.0, 120.0), JustinMemory())
-    assert size_of(decision) == (TaskSize(1, 1, 1, 316 * MIB) if up else TaskSize(1, 10, 0, 158 * MIB))
+    assert size_of(decision) == (TaskSize(1, 1, 1, 316 * MIB) if up else TaskSize(1, 10))
 
 
 def test_a_perfect_miss_rate_is_no_sign_of_having_no_state() -> None:
@@ -113,7 +120,7 @@ def test_a_perfect_miss_rate_is_no_sign_of_having_no_state() -> None:
     job = query(1000, 5000, access=(0.0, 0.0))
     silent = replace(job, tasks=[replace(task, hits=0.0, misses=0.0) for task in job.tasks])
     decision, _ = Justin().decide(measured(silent, 1000.0, 120.0), JustinMemory())
-    assert size_of(decision) == TaskSize(1, 10, 0, 158 * MIB), "nothing was read, so that nothing missed"
+    assert size_of(decision) == TaskSize(1, 10), "nothing was read, so that nothing missed"
 
 
 Step = tuple[tuple[int, int], tuple[int, int], bool, bool]
@@ -130,7 +137,7 @@ def random_history(policy: Justin, seed: int, turns: int = 5) -> list[Step]:
         job = query(float(rng.uniform(500, 2000)), target, p, level, access)
         decision, memory = policy.decide(measured(job, 1000.0 * (turn + 1), 120.0), memory)
         size = size_of(decision)
-        after = (size.parallelism, size.memory_level) if size and size.memory_level is not None else (p, level)
+        after = (p, level) if size is None else (size.parallelism, changed_level(size, level))
         better = access[0] > before[0] * (1 + policy.hysteresis) or access[1] < before[1] * (1 - policy.hysteresis)
         told.append(((p, level), after, raised, better))
         sink = size_of(decision, 2)
@@ -173,7 +180,8 @@ def test_without_more_memory_for_any_task_there_is_less_in_all_than_ds2_gives(se
     ds2 = Justin().ds2.propose(snapshot).parallelism.astype(int)
     assert all(size.parallelism == ds2[size.task] for size in getattr(decision, "tasks", ()))
     given = {size.task: size.managed_bytes for size in getattr(decision, "tasks", ())}
-    ours = sum(p * given.get(t, job.tasks[t].managed) for t, p in enumerate(ds2))
+    managed = [task.managed if given.get(t) is None else given[t] for t, task in enumerate(job.tasks)]
+    ours = sum(p * managed[t] for t, p in enumerate(ds2))
     assert ours <= sum(p * task.managed for p, task in zip(ds2, job.tasks, strict=True))
 
 
@@ -195,7 +203,7 @@ def test_without_a_tabu_memory_goes_up_and_down() -> None:
 def test_as_printed_a_task_that_should_shrink_gets_more_memory() -> None:
     ample = measured(query(1000.0, 500.0, p=6, access=(0.5, 2.0)), 1000.0, 120.0)
     assert size_of(AS_PRINTED.decide(ample, JustinMemory())[0]) == TaskSize(1, 6, 1, 316 * MIB)
-    assert size_of(Justin().decide(ample, JustinMemory())[0]) == TaskSize(1, 1, 0, 158 * MIB)
+    assert size_of(Justin().decide(ample, JustinMemory())[0]) == TaskSize(1, 1)
 
 
 def test_what_ds2_leaves_alone_keeps_its_level() -> None:
@@ -207,7 +215,7 @@ def test_what_ds2_leaves_alone_keeps_its_level() -> None:
     ]
     job = Job(tasks, [(0, 1, 1.0), (1, 2, 1.0)], 8000.0)
     decision, _ = Justin().decide(measured(job, 1000.0, 120.0), JustinMemory())
-    assert size_of(decision, 1) is None and size_of(decision, 2) == TaskSize(2, 16, 0, 158 * MIB)
+    assert size_of(decision, 1) is None and size_of(decision, 2) == TaskSize(2, 16)
 
 
 def test_inside_the_band_nothing_is_done() -> None:
@@ -229,6 +237,48 @@ def test_windows_that_began_before_it_settled_are_not_looked_at() -> None:
     assert decision == NoChange("within the warm-up of 60 s")
     decision, _ = policy.decide(measured(query(1000.0, 5000.0, level=1), 1180.0, 120.0), memory)
     assert isinstance(decision, RescalePlan)
+
+
+def at_the_quota(p: int, base: int, target: float, number: int, level: int = 0) -> ClusterSnapshot:
+    """Return what is seen of a task whose instances have ``base`` bytes at level 0, and few hits."""
+    job = query(1000.0, target, p, level)
+    tasks = [replace(task, managed=0.0 if n != 1 else base * 2.0**level) for n, task in enumerate(job.tasks)]
+    return measured(replace(job, tasks=tasks), 1000.0 * number, 120.0)
+
+
+def test_where_the_quota_refuses_memory_ds2s_parallelism_applies() -> None:
+    policy = Guarded(Justin(), PlanLimits(most_memory_bytes=500.0 * MIB))
+    memory, p, path = policy.start(), 2, []
+    for number in range(1, 9):
+        decision, memory = policy.decide(at_the_quota(p, 158 * MIB, 6000.0, number), memory)
+        p = p if (size := size_of(decision)) is None else size.parallelism
+        assert size is None or size.managed_bytes is None
+        path.append(p)
+    assert path[0] == 2 and path[1:] == [3] * 7, "a third one fits beside two of 158 MiB"
+
+
+@pytest.mark.parametrize("policy", [Justin(), AS_PRINTED])
+def test_memory_that_was_refused_is_asked_for_again_and_given_once_there_is_room(policy: Justin) -> None:
+    guard = Guarded(policy, PlanLimits(most_memory_bytes=500.0 * MIB))
+    memory, raised = guard.start(), []
+    for number in range(1, 8):
+        if number == 5:
+            guard = replace(guard, limits=PlanLimits(most_memory_bytes=5000.0 * MIB))
+        decision, memory = guard.decide(at_the_quota(3, 158 * MIB, 9000.0, number), memory)
+        raised += [number] if (size := size_of(decision)) is not None and size.memory_level == 1 else []
+    assert raised[0] == 5, "three decisions later"
+
+
+@pytest.mark.parametrize("base", [4 * MIB, 16 * MIB, 100 * MIB, 300 * MIB])
+def test_a_level_doubles_what_an_instance_has_whatever_its_job_began_with(base: int) -> None:
+    up, memory = Justin().decide(at_the_quota(1, base, 5000.0, 1), JustinMemory())
+    assert size_of(up) == TaskSize(1, 1, 1, 2 * base)
+    seen = at_the_quota(1, base, 5000.0, 2, level=1)
+    better = replace(seen.instances, cache_hits=seen.instances.cache_hits * 1.2)  # type: ignore[operator]
+    up, _ = Justin().decide(replace(seen, instances=better), memory)
+    assert size_of(up) == TaskSize(1, 1, 2, 4 * base)
+    back, _ = Justin().decide(seen, memory)
+    assert size_of(back) == TaskSize(1, 10, 0, base)
 
 
 def test_a_band_is_needed() -> None:
