@@ -79,6 +79,12 @@ def start_control(
                 f"scale={of_jobs[0]!r} sizes the memory of state, which has no bound here: say what it begins with, "
                 "as state_bytes=64_000_000"
             )
+        if control.memory is not None and has_state and plan.loop.state_bytes is None:
+            raise OptionError(
+                f"memory={control.memory!r} with scale={control.scalers[0]!r} bounds the memory of state, of which "
+                "nothing is known here as it has no bound: say what an operator's instance has, as "
+                "state_bytes=64_000_000, or leave memory= out"
+            )
         if control.quota is not None and not of_jobs:
             raise OptionError(
                 f"quota={control.quota!r} is shared by jobs that are sized as a whole: say scale='sage', or "

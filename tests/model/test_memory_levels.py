@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.memory_levels import MIB, managed_bytes, split
+from penstock.model.memory_levels import BASE_BYTES, MAX_LEVEL, MIB, bytes_at, levels_of, managed_bytes, split
 from tests.papers_cases import cases
 
 
@@ -22,6 +22,23 @@ def test_levels_double() -> None:
     assert managed_bytes(1, 128 * MIB) == 256 * MIB
     with pytest.raises(ValueError, match="begin at 0"):
         managed_bytes(-1)
+
+
+@settings(max_examples=cases())
+@given(st.integers(1, 2**40), st.integers(0, 6), st.floats(0, 0.999))
+def test_a_level_is_that_of_the_bytes_that_it_gives(base: int, level: int, more: float) -> None:
+    at_base = np.array([float(base)])
+    given = bytes_at(level, 0, float(base))
+    assert levels_of(np.array([float(given)]), at_base)[0] == level
+    assert levels_of(np.array([given * (1 + more)]), at_base)[0] == level
+    assert bytes_at(0, level, float(given)) == base
+    assert levels_of(np.array([base * more]), at_base)[0] == 0
+
+
+def test_what_is_not_known_of_levels() -> None:
+    nan = float("nan")
+    assert levels_of(np.array([nan, 320.0 * MIB, 0.0]), np.full(3, nan)).tolist() == [MAX_LEVEL - 1, 1, 0]
+    assert bytes_at(1, 0, nan) == bytes_at(1, 0, 0.0) == 2 * BASE_BYTES and bytes_at(1, 0, nan, MIB) == 2 * MIB
 
 
 @settings(max_examples=cases())

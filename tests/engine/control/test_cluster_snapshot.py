@@ -167,6 +167,9 @@ def test_a_budget_of_state_is_the_memory_that_an_instance_has(tmp_path: Path) ->
     read = read_counters(job.build, options, 0, CLOCK.monotonic_ns())
     np.testing.assert_array_equal(read.state_budget, [0.0] * 4 + [100.0 * MIB] * 2)
     assert read.key_groups.tolist() == [2, 2, 2]
+    for budget, level in ((100, 0), (199, 0), (200, 1), (400, 2), (30, 0)):
+        given = replace(read, state_budget=np.array([0.0] * 4 + [float(budget * MIB)] * 2))
+        assert cluster_snapshot("test", 1, None, given, MACHINE).tasks.memory_level[2] == level
     assert job.attempt.proceed(lambda: False, None, None) is None
     job.attempt.finish()
 

@@ -81,8 +81,10 @@ class SaysNothing(OneMore):
     owns: ClassVar[tuple[str, ...]] = ()
 
 
-def started(control: Control, folder: Path, log: str | None = "actions.jsonl") -> JobControl:
-    plan = JobPlan("shop", GRAPH, LoopOptions(), folder)
+def started(
+    control: Control, folder: Path, log: str | None = "actions.jsonl", state_bytes: int | None = None
+) -> JobControl:
+    plan = JobPlan("shop", GRAPH, LoopOptions(state_bytes=state_bytes), folder)
     options = ControlOptions(None if log is None else folder / log, control)
     return start_control(plan, 0, options, lambda text: None)
 
@@ -107,7 +109,7 @@ def lines(path: Path, policy: str) -> list[Mapping[str, Any]]:
 
 
 def test_a_job_that_cannot_keep_up_is_recommended_the_instances_that_it_needs(tmp_path: Path) -> None:
-    live(started(Control(scale="ds2", cores=4, memory="4GB"), tmp_path), 60)
+    live(started(Control(scale="ds2", cores=4, memory="4GB"), tmp_path, state_bytes=64_000_000), 60)
     entries = lines(tmp_path / "actions.jsonl", "ds2")
     begun, *rest = entries
     assert begun["parameters"]["limits.most_cores"] == 4 and begun["parameters"]["limits.most_memory_bytes"] == 4e9
@@ -271,7 +273,8 @@ def acting(
     name = f"{__name__}:OtherMemory"
     control = Control(scale=name, mode="act", cores=3, memory=memory, parameters=parameters)
     options = ControlOptions(folder / "actions.jsonl", control)
-    plan, actuator = JobPlan("shop", GRAPH, LoopOptions(), folder), running.actuator()
+    bounded = LoopOptions(state_bytes=None if memory is None else 4 << 20)
+    plan, actuator = JobPlan("shop", GRAPH, bounded, folder), running.actuator()
     return start_control(plan, 0, options, lambda text: None, Levers(sizes=actuator, memory=running.memory)), name
 
 

@@ -2,19 +2,22 @@
 
 from pathlib import Path
 
+import pytest
+
 import penstock as ps
 from penstock.engine.control.start_control import start_control
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.control import Control, ControlOptions
+from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
 from tests.engine.control.simulated_stream import one_query
 
 
-def said(graph: ExecutionGraph, control: Control, folder: Path) -> list[str]:
+def said(graph: ExecutionGraph, control: Control, folder: Path, state_bytes: int | None = None) -> list[str]:
     warned: list[str] = []
-    plan = JobPlan("shop", graph, LoopOptions(), folder)
-    start_control(plan, 0, ControlOptions(control=control), warned.append).close()
+    plan = JobPlan("shop", graph, LoopOptions(state_bytes=state_bytes), folder)
+    start_control(plan, 0, ControlOptions(folder / "actions.jsonl", control), warned.append).close()
     return warned
 
 
@@ -33,3 +36,17 @@ def test_sources_that_may_not_be_shed_are_named_with_their_reasons(tmp_path: Pat
 def test_nothing_is_said_where_rows_may_be_shed_or_nobody_acts(tmp_path: Path) -> None:
     assert said(one_query(), Control("qod", "act"), tmp_path) == []
     assert said(one_query(1.0), Control("qod", "recommend"), tmp_path) == []
+
+
+@pytest.mark.parametrize("scale", ["ds2", "justin", "memory-choice", "flink-er", "autoscaler"])
+def test_a_quota_of_memory_needs_state_that_has_a_bound(scale: str, tmp_path: Path) -> None:
+    job = ps.Job()
+    rows = ps.read_memory([{"a": 1}], job=job)
+    rows.key_by("a").agg(n=ps.count()).write_black_hole(mode="changelog")
+    quota = Control(scale=scale, cores=8, memory="1MB")
+    with pytest.raises(OptionError, match=f"memory='1MB' with scale='{scale}' bounds the memory of state") as refused:
+        said(job.plan(1), quota, tmp_path)
+    assert "state_bytes=64_000_000, or leave memory= out" in str(refused.value)
+    assert said(job.plan(1), quota, tmp_path, state_bytes=1_000_000) == []
+    assert said(job.plan(1), Control(scale=scale, cores=8), tmp_path) == []
+    assert said(one_query(), quota, tmp_path) == [], "there is no state"
