@@ -11,7 +11,6 @@ import pytest
 
 from penstock.engine.control.policies import POLICIES, make_policy
 from penstock.engine.control.steering import IF_FREE, OWNS, control_loop
-from penstock.model.memory_levels import LEAST_BYTES, MIB
 from penstock.model.plan import (
     ApplicationSize,
     BucketMove,
@@ -212,27 +211,6 @@ def test_a_task_has_no_more_instances_than_there_are_cores() -> None:
     small = changed(job(), {"machines.cores": [1.0, 1.0, 1.0], "machines.cpu_percent": [50.0] * 3})
     cut = planned(plan, small, PlanLimits(one_per_core=True))
     assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 3),)
-
-
-def test_of_memory_over_the_quota_as_much_is_given_as_fits() -> None:
-    """What there is in whole MiB, of levels one below, and the instances that go with it."""
-    plan, quota = RescalePlan("", (TaskSize(2, 2, None, 10 * 10**9),)), PlanLimits(most_memory_bytes=1e9)
-    cut = planned(plan, limits=quota)
-    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(2, 2, None, 476 * MIB),)
-    assert "job/count memory: the quota of memory" in cut.reason
-    leveled = RescalePlan("", (TaskSize(2, 2, 2, 4 * 165_675_008),))
-    cut = planned(leveled, limits=quota)
-    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(2, 2, 1, 2 * 165_675_008),)
-    assert isinstance(planned(leveled, limits=PlanLimits(most_memory_bytes=4e8)), NoChange)
-    # What the machines have is the quota where none was set.
-    most = planned(RescalePlan("", (TaskSize(2, 2, None, 10**12),)))
-    assert isinstance(most, RescalePlan) and 0 <= 48 * GB - 2 * (most.tasks[0].managed_bytes or 0) < 2 * MIB
-
-
-def test_less_memory_than_a_store_needs_is_its_floor() -> None:
-    cut = planned(RescalePlan("", (TaskSize(1, 1, None, 0), TaskSize(2, 2, None, 1000))))
-    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 1, None, 0), TaskSize(2, 2, None, LEAST_BYTES))
-    assert "job/count memory: the floor" in cut.reason
 
 
 @pytest.mark.parametrize(("others_bytes", "fits"), [(0.0, True), (4e8, True), (6e8, False)])

@@ -112,6 +112,25 @@ def test_instances_that_memory_is_to_replace_stay_as_far_as_it_is_not_given() ->
     assert isinstance(none, NoChange) and none.reason.startswith("refused: job/one")
 
 
+def test_of_memory_over_the_quota_as_much_is_given_as_fits() -> None:
+    """What there is in whole MiB, of levels one below."""
+    snapshot = seen((1, 2), (LEAST_BYTES, 160 * MIB))
+    cut = limited(snapshot, (TaskSize(2, 2, None, 10 * 10**9),), 1e9)
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(2, 2, None, 475 * MIB),)
+    assert "job/two memory: the quota of memory" in cut.reason
+    leveled = (TaskSize(2, 2, 2, 640 * MIB),)
+    cut = limited(snapshot, leveled, 1e9)
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(2, 2, 1, 320 * MIB),)
+    assert isinstance(limited(snapshot, leveled, 4e8), NoChange)
+
+
+def test_less_memory_than_a_store_needs_is_its_floor() -> None:
+    snapshot = seen((1, 2), (10 * MIB, 10 * MIB))
+    cut = limited(snapshot, (TaskSize(0, 1, None, 0), TaskSize(2, 2, None, 1000)), None)
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(0, 1, None, 0), TaskSize(2, 2, None, LEAST_BYTES))
+    assert "job/two memory: the floor" in cut.reason
+
+
 def test_a_level_without_bytes_counts_as_what_it_is() -> None:
     snapshot = seen((2, 1), (100 * MIB, LEAST_BYTES))
     assert isinstance(limited(snapshot, (TaskSize(1, 2, 1),), 300.0 * MIB), NoChange)
