@@ -89,9 +89,12 @@ def test_what_is_chosen_never_costs_more_than_what_justin_and_ds2_choose(seed: i
     best = POLICY.choose(model, snapshot)
     ds2 = proposal.parallelism[[1]], np.array([job.tasks[1].managed])
     size = size_of(Justin(max_level=max_level).decide(snapshot, JustinMemory())[0])
-    justin = (np.array([float(size.parallelism)]), np.array([float(size.managed_bytes or 0)])) if size else ds2
-    for parallelism, managed in (ds2, justin):
-        other = POLICY.cost(model, snapshot, parallelism, managed)
+    justin = ds2
+    if size is not None:
+        managed = job.tasks[1].managed if size.managed_bytes is None else size.managed_bytes
+        justin = np.array([float(size.parallelism)]), np.array([float(managed)])
+    for sizes in (ds2, justin):
+        other = POLICY.cost(model, snapshot, *sizes)
         assert best.cost[0] <= other[0] * (1 + 1e-9)
 
 
