@@ -68,6 +68,8 @@ class SizeChanges:
                 refused[cell] = not abs(granted - had) > SAME * had
         refused &= self.changed_s > before.changed_s
         is_growth = self.grown_s > before.grown_s
+        # What a heap could not have, the memory has not: that is no quota, and its own rule raises it.
+        refused[Resource.HEAP] &= ~is_growth[Resource.HEAP]
         total = np.nansum(allocated, axis=1, keepdims=True)
         return SizeChanges(
             np.where(refused, before.changed_s, self.changed_s),
