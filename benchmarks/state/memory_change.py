@@ -81,20 +81,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     request = {name: getattr(arguments, name) for name in ("budget_mb", "rate", "phase", "rounds")}
     result = measured(MODULE, ["--one", json.dumps(request)], cores=arguments.cores)
-    text = _table(request | {"cores": arguments.cores}, result)
+    text = table(request | {"cores": arguments.cores}, result)
     print(text)
     if not arguments.no_write:
         (RESULTS / "memory_change.md").write_text(text)
     return 0
 
 
-def _table(request: dict[str, Any], result: dict[str, Any]) -> str:
+def table(request: dict[str, Any], result: dict[str, Any]) -> str:
+    """Return the page of a measurement."""
     lines = [
         f"# How long a change of memory holds an operator up\n\nQuery 11 of Nexmark as fast as it runs, "
         f"{request['cores']} cores, sessions of {result['state_mb']:,.0f} MB in memory and on disk, a budget of "
         f"{request['budget_mb']} MB that is halved and doubled {request['rounds']} times, without a restart. `slice`: "
         "what the change itself did in one go, between two pieces of work; `turn`: a turn of the loop, with the work "
         "that there is anyway, as buckets are read and written.\n",
+        f"`python -m {MODULE} --rounds {request['rounds']}`\n",
         "| memory | slices | longest slice ms | turns | turn p99 ms | longest turn ms | done after s |",
         "|---|---|---|---|---|---|---|",
     ]

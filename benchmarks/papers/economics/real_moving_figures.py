@@ -80,6 +80,17 @@ def failed(run: SeenRun) -> list[str]:
     return [why for result in results for why in result["detail"].get("failed", {}).values()]
 
 
+def is_named(run: SeenRun) -> bool:
+    """Return whether the first sink's first instance was the first to move, and no instance of the second ever did."""
+    own = [name for name, _ in moves(run)]
+    return (
+        bool(own)
+        and own[0].startswith(SINKS[0] + COUNT)
+        and own[0].endswith("[0]")
+        and not any(name.startswith(SINKS[1] + COUNT) for name in own)
+    )
+
+
 def first_move(run: SeenRun, rows: Mapping[str, Counted]) -> Moved | None:
     """Return the first move that was carried out, None: none was."""
     for instance, said in moves(run):

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from penstock.benchmarks.papers.economics.applications import SINKS
 from penstock.benchmarks.papers.economics.real_applications import KNN_SINK
 from penstock.benchmarks.papers.economics.real_figures import CALM_CYCLES, CYCLE_S
-from penstock.benchmarks.papers.economics.real_moving import COUNT
-from penstock.benchmarks.papers.economics.real_moving_figures import failed, moves
+from penstock.benchmarks.papers.economics.real_moving_figures import failed, is_named, moves
 from penstock.benchmarks.papers.economics.real_moving_knn import CONTRACTS
 from penstock.benchmarks.papers.evaluation import Row, share
 from penstock.benchmarks.papers.real.seen import SeenRun
@@ -42,11 +41,7 @@ def moving_knn_rows(runs: Sequence[SeenRun]) -> Iterator[Row]:
         met=next_.median == 1.0, note=_said(kept, _FIRST_SHEDS),
     )  # fmt: skip
     named = [[name for name, _ in moves(run)] for run in runs]
-    moved = share([
-        bool(own) and own[0].startswith(SINKS[0] + COUNT) and own[0].endswith("[0]")
-        and not any(name.startswith(SINKS[1] + COUNT) for name in own)
-        for own in named
-    ])  # fmt: skip
+    moved = share([is_named(run) for run in runs])
     yield Row(
         0, f"{SINKS[0]} moves beside {KNN_SINK}, {SINKS[1]} stays", "shown", "in all runs", moved,
         met=moved.median == 1.0,

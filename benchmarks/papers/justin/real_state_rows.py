@@ -39,8 +39,9 @@ def state_rows(runs: Sequence[StateRun]) -> Iterator[Row]:
     last = _ratio(runs, "update", most, memory[-2])
     yield Row(
         0, f"updates, {most} MB over {memory[-2]} MB", "levels off", "gains less than a step before", last,
-        met=len(steps) > 1 and last.median < max(steps[:-1]), unit="x",
-        note=f"{_rates(runs, 'update')} Steps: {', '.join(f'{step:.2f}' for step in steps)}.",
+        met=last.median < max(steps[:-1]) if len(steps) > 1 else None, unit="x",
+        note=f"{_rates(runs, 'update')} "
+        + (f"Steps: {', '.join(f'{step:.2f}' for step in steps)}." if len(steps) > 1 else "One step: not judged."),
     )  # fmt: skip
 
 

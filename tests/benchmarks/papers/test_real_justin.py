@@ -28,13 +28,13 @@ READ, WRITE, UPDATE = (100.0, 150.0, 200.0, 220.0), (100.0, 101.0, 99.0, 102.0),
 KEPT = {"read": READ, "write": WRITE, "update": UPDATE}
 
 
-def state(rates: Mapping[str, Sequence[float]]) -> list[StateRun]:
+def state(rates: Mapping[str, Sequence[float]], memory_mb: Sequence[int] = MEMORY_MB) -> list[StateRun]:
     direct = [
         StateRun(StateCase(kind, memory, 10, 10), rate)
         for kind, own in rates.items()
-        for memory, rate in zip(MEMORY_MB, own, strict=True)
+        for memory, rate in zip(memory_mb, own, strict=True)
     ]
-    return [*direct, *(StateRun(StateCase("read", MEMORY_MB[end], 10, 10, direct=False), 100.0) for end in (0, -1))]
+    return [*direct, *(StateRun(StateCase("read", memory_mb[end], 10, 10, direct=False), 100.0) for end in (0, -1))]
 
 
 def verdicts(rates: Mapping[str, Sequence[float]]) -> list[bool | None]:
@@ -49,6 +49,14 @@ def test_shapes_are_told_from_others() -> None:
     (read, *_) = state_rows(state(KEPT))
     assert read.ours.median == pytest.approx(2.2) and read.control is not None and read.control.median == 1.0
     assert [line.y[0] for line in state_chart(state(KEPT)).lines] == [100.0, 100.0, 50.0]
+
+
+def test_two_sizes_of_memory_make_one_step_which_cannot_level_off() -> None:
+    memory = sorted({case.memory_mb for case in state_cases(Scale.SMOKE)})
+    ends = {kind: (own[0], own[-1]) for kind, own in KEPT.items()}
+    *others, update = state_rows(state(ends, memory))
+    assert [row.met for row in others] == [True, True]
+    assert update.met is None and "not judged" in update.note
 
 
 def test_every_kind_is_measured_with_every_memory_and_once_more_through_the_page_cache() -> None:

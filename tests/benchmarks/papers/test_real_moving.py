@@ -89,8 +89,8 @@ def test_every_instance_gets_its_share_of_each_partition_all_the_time() -> None:
         assert turns.sum(axis=1).tolist() == [1] * len(turns)
 
 
-def kept_run(folder: Path, gap_s: float, *, moved: bool = True, refused: bool = False) -> SeenRun:
-    """Write a run in which one instance moves, while a neighbour stands still for a while."""
+def kept_run(folder: Path, gap_s: float, *, moved: bool = True, refused: bool = False, later: str = "") -> SeenRun:
+    """Write a run in which one instance moves, while a neighbour stands still for a while; ``later`` one more does."""
     at_s = np.arange(0.0, 75.0, 0.01)
     for sink in SINKS:
         zone = np.arange(len(at_s)) % 8
@@ -110,6 +110,8 @@ def kept_run(folder: Path, gap_s: float, *, moved: bool = True, refused: bool = 
         log.decision(snapshot, "qod", NoChange("it fits"))
         log.result(snapshot, "qod", "applied", {"keep": {}})
         log.result(snapshot, "qod", "failed" if refused else "applied", {"moved": said, "failed": why})
+        if later:
+            log.result(snapshot, "qod", "applied", {"moved": {later: {"took_ms": 80.0, "key_groups": 4}}, "failed": {}})
     seen: dict[str, Any] = {
         "case": {"topics": ["rides"]}, "capacity": FULL, "capacity_after": FULL,
         "phases": [asdict(phase) for phase in PHASES], "begin_ns": 0, "job_begun_ns": -1, "queries": {},
@@ -137,6 +139,13 @@ def test_a_neighbour_that_stands_still_dips_by_as_much_of_ten_seconds(tmp_path: 
     told = by_name(list(moving_rows([run])))
     assert told["throughput of its neighbours dips"].met is (dip <= 5.0)
     assert told[f"{SINKS[0]} moves where minimums do not fit"].met
+
+
+@pytest.mark.parametrize(("later", "met"), [(f"{SINKS[0]}{COUNT} -> x[1]", True), (f"{SINKS[1]}{COUNT} -> x[0]", False)])
+def test_every_move_of_a_run_counts(tmp_path: Path, later: str, met: bool) -> None:
+    told = by_name(list(moving_rows([kept_run(tmp_path, 0.0, later=later)])))
+    row = told[f"{SINKS[0]} moves where minimums do not fit"]
+    assert row.met is met and later in row.note and f"{SINKS[1]} never" in row.row
 
 
 def test_runs_in_which_nothing_moves_say_so(tmp_path: Path) -> None:
