@@ -13,12 +13,12 @@ from penstock.benchmarks.kafka.drops import SIDES, TOPIC
 from penstock.benchmarks.papers.dissp.real_queries import MESSAGES
 from penstock.benchmarks.papers.evaluation import Progress, in_turn
 from penstock.benchmarks.papers.real.injector import fill
-from penstock.benchmarks.papers.real.runner import FINISHED
+from penstock.benchmarks.papers.real.kept_case import FINISHED
 from penstock.benchmarks.papers.real.schedule import TopicLoad
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.model.errors import FatalError
+from penstock.model.errors import FatalError, OptionError
 
 ROWS = 1_000_000
 _MOST_S = 300.0
@@ -45,6 +45,7 @@ def drop_run(rows: int, folder: Path) -> DropRun:
     Raises:
         FatalError: a measurement failed.
         BrokerError: no broker can be started here.
+        OptionError: the folder has a run with other rows.
     """
     finished = folder / FINISHED
     if not finished.exists():
@@ -57,7 +58,13 @@ def drop_run(rows: int, folder: Path) -> DropRun:
         part = finished.with_suffix(".part")
         part.write_text(json.dumps({"rows": written, "cpu_s": turns}), encoding="utf-8")
         part.replace(finished)
-    return read_drop_run(finished)
+    run = read_drop_run(finished)
+    if run.rows != rows:
+        raise OptionError(
+            f"{folder} has a run with {run.rows:,} rows, and {rows:,} are asked for: say another folder, "
+            "or delete this one for the run to be made anew"
+        )
+    return run
 
 
 def read_drop_run(finished: Path) -> DropRun:

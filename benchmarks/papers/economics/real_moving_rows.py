@@ -25,8 +25,8 @@ def moving_rows(runs: Sequence[SeenRun]) -> Iterator[Row]:
     found = [(run, rows, first_move(run, rows)) for run, rows in ((run, counted(run)) for run in runs)]
     named = share([moved is not None and is_named(run) for run, _, moved in found])
     yield Row(
-        0, f"{SINKS[0]} moves where minimums do not fit, {SINKS[1]} never, two task managers", "shown", "in all runs", named,
-        met=named.median == 1.0,
+        0, f"{SINKS[0]} moves where minimums do not fit, {SINKS[1]} never, two task managers", "shown", "in all runs",
+        named, met=named.median == 1.0,
         note=f"Moves: {'; '.join(', '.join(name for name, _ in moves(run)) or 'none' for run in runs)}. "
         f"In vain: {sum(len(failed(run)) for run in runs)}. All that the instance has goes; it stays.",
     )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from penstock.benchmarks.papers.evaluation import Progress, in_turn
-from penstock.benchmarks.papers.real.runner import FINISHED
+from penstock.benchmarks.papers.real.kept_case import FINISHED, kept_run
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.processes import measured
 
@@ -58,9 +58,16 @@ def state_cases(scale: Scale) -> list[StateCase]:
 
 
 def state_runs(cases: Sequence[StateCase], runs: int, folder: Path, progress: Progress) -> list[StateRun]:
-    """Return so many runs of each case in a folder; those that are not there yet are made."""
-    numbered = [(case, number) for number in range(1, runs + 1) for case in cases]
-    return [state_run(case, folder / f"{case.name}-{number}") for case, number in in_turn(numbered, "state", progress)]
+    """Return so many runs of each case in a folder; those that are not there yet are made.
+
+    Raises:
+        MeasurementFailedError: one failed; why stands on stderr.
+        OptionError: a folder has a run of another case; none is made then.
+    """
+    wanted = [(case, folder / f"{case.name}-{number}") for number in range(1, runs + 1) for case in cases]
+    for case, own in wanted:
+        kept_run(case, own)
+    return [state_run(case, own) for case, own in in_turn(wanted, "state", progress)]
 
 
 def state_run(case: StateCase, folder: Path) -> StateRun:
@@ -68,16 +75,17 @@ def state_run(case: StateCase, folder: Path) -> StateRun:
 
     Raises:
         MeasurementFailedError: it failed; why stands on stderr.
+        OptionError: the folder has a run of another case.
     """
-    finished = folder / FINISHED
-    if not finished.exists():
+    plain = kept_run(case, folder)
+    if plain is None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         # The files of the state lie where results do: what is mounted elsewhere may be memory.
         request = {**asdict(case), "folder": str(folder)}
-        seen = measured(MODULE, [json.dumps(request)])
+        plain = {"case": asdict(case), **measured(MODULE, [json.dumps(request)])}
+        finished = folder / FINISHED
         part = finished.with_suffix(".part")
-        part.write_text(json.dumps({"case": asdict(case), **seen}), encoding="utf-8")
+        part.write_text(json.dumps(plain), encoding="utf-8")
         part.replace(finished)
-    plain = json.loads(finished.read_text(encoding="utf-8"))
-    return StateRun(StateCase(**plain["case"]), plain["per_s"])
+    return StateRun(case, plain["per_s"])

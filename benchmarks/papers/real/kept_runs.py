@@ -5,6 +5,7 @@ from pathlib import Path
 
 from penstock.benchmarks.papers.evaluation import Progress, in_turn
 from penstock.benchmarks.papers.real.case import RealCase
+from penstock.benchmarks.papers.real.kept_case import kept_run
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.seen import SeenRun
 
@@ -19,10 +20,16 @@ def numbered(cases: Sequence[tuple[RealCase, int]]) -> list[tuple[RealCase, int]
 
 
 def kept_runs(cases: Sequence[tuple[RealCase, int]], folder: Path, progress: Progress) -> dict[str, list[SeenRun]]:
-    """Return the runs of cases, each so many times, by the case's name and in their order."""
+    """Return the runs of cases, each so many times, by the case's name and in their order.
+
+    Raises:
+        OptionError: a folder has a run of another case; none is made then.
+    """
+    wanted = [(case, folder / f"{case.name}-{number}") for case, number in numbered(cases)]
+    for case, own in wanted:
+        kept_run(case, own)
     seen: dict[str, list[SeenRun]] = {}
-    for case, number in in_turn(numbered(cases), "runs", progress):
-        own = folder / f"{case.name}-{number}"
+    for case, own in in_turn(wanted, "runs", progress):
         run_case(case, own)
         seen.setdefault(case.name, []).append(SeenRun(own))
     return seen

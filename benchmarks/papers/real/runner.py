@@ -1,6 +1,6 @@
 """One run on real parts: measures what the job can take, then offers it rows at rates of that, and keeps what was seen.
 
-Each run is a folder; one that has its ``run.json`` is finished and not done again.
+Each run is a folder; one that has its ``run.json``, with the same case in it, is finished and not done again.
 """
 
 import json
@@ -27,11 +27,11 @@ from penstock.benchmarks.papers.real.job_process import (
     subject_orders,
     wait_until_it_reads,
 )
+from penstock.benchmarks.papers.real.kept_case import FINISHED, kept_run
 from penstock.benchmarks.papers.real.schedule import Phase
 from penstock.benchmarks.papers.real.started import end, is_so_within, lines, started, wait
 from penstock.dev.kafka_broker import LocalBroker
 
-FINISHED = "run.json"
 _KNOWN_S = 3.0
 """After so long a job knows what its topics have."""
 
@@ -42,9 +42,10 @@ def run_case(case: RealCase, folder: Path, tell: Callable[[str], None] = lambda 
     Raises:
         FatalError: a process of the run failed.
         BrokerError: no broker can be started here.
+        OptionError: the folder has a run of another case.
     """
     finished = folder / FINISHED
-    if finished.exists():
+    if kept_run(case, folder) is not None:
         tell(f"{folder.name} is finished already")
         return finished
     # What is left of a run that was cut off is of another one.

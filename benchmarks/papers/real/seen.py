@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.benchmarks.papers.real.runner import FINISHED
+from penstock.benchmarks.papers.real.kept_case import FINISHED
 from penstock.benchmarks.papers.real.schedule import Phase, phase_bounds
 from penstock.engine.control.decision_replay import redecide
 from penstock.model.columns import Floats

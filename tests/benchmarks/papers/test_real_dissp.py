@@ -36,11 +36,13 @@ from penstock.benchmarks.papers.dissp.real_queries import (
 )
 from penstock.benchmarks.papers.dissp.real_rows import rows
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
+from penstock.benchmarks.papers.real.kept_case import FINISHED
 from penstock.benchmarks.papers.real.kept_runs import kept_runs, numbered
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase, rows_due
 from penstock.benchmarks.papers.real.seen import SeenRun
+from penstock.model.errors import OptionError
 from penstock.shedding.sic import jain_index
 
 PHASES = (Phase(100.0, 10.0), Phase(100.0, 20.0))
@@ -130,11 +132,13 @@ def test_runs_are_made_in_turn_so_that_whoever_stops_has_some_of_each() -> None:
 
 
 def test_runs_that_are_there_are_read_and_not_made_again(tmp_path: Path) -> None:
-    kept_run(tmp_path / "fair-1", {"a": 0.5, "b": 0.5})
-    kept_run(tmp_path / "fair-2", {"a": 0.4, "b": 0.5})
-    told: list[tuple[str, int, int]] = []
     # Without a broker: one that was made would fail.
-    wanted = replace(case(Scale.SHORT, FAIR), application="nobody:nothing")
+    wanted = replace(case(Scale.SHORT, FAIR), application="nobody:nothing", topics=dict.fromkeys(TOPICS, ""))
+    wanted = replace(wanted, rates=TOPICS)
+    for number, kept in enumerate(({"a": 0.5, "b": 0.5}, {"a": 0.4, "b": 0.5}), 1):
+        made = kept_run(tmp_path / f"fair-{number}", kept).folder / FINISHED
+        made.write_text(json.dumps(json.loads(made.read_text()) | {"case": asdict(wanted)}))
+    told: list[tuple[str, int, int]] = []
     seen = kept_runs([(wanted, 2)], tmp_path, lambda what, done, whole: told.append((what, done, whole)))
     assert [run.folder.name for run in seen[FAIR]] == ["fair-1", "fair-2"]
     assert told == [("runs", 0, 2), ("runs", 1, 2), ("runs", 2, 2)]
@@ -223,4 +227,12 @@ def test_a_small_run_sheds_on_a_real_broker_and_is_kept(tmp_path: Path) -> None:
 def test_what_a_drop_costs_is_measured_once(tmp_path: Path) -> None:
     measured = drop_run(20_000, tmp_path / "drop-1")
     assert measured.rows == 20_000 and all(measured.row_us[side] > 0.0 for side in SIDES)
-    assert drop_run(1, tmp_path / "drop-1") == measured
+    assert drop_run(20_000, tmp_path / "drop-1") == measured
+
+
+def test_a_drop_of_other_rows_is_refused(tmp_path: Path) -> None:
+    plain = {"rows": 10, "cpu_s": [dict.fromkeys(SIDES, 1.0)]}
+    (tmp_path / FINISHED).write_text(json.dumps(plain))
+    assert drop_run(10, tmp_path).rows == 10
+    with pytest.raises(OptionError, match="has a run with 10 rows, and 1,000 are asked for"):
+        drop_run(1_000, tmp_path)

@@ -141,7 +141,9 @@ def test_a_neighbour_that_stands_still_dips_by_as_much_of_ten_seconds(tmp_path: 
     assert told[f"{SINKS[0]} moves where minimums do not fit"].met
 
 
-@pytest.mark.parametrize(("later", "met"), [(f"{SINKS[0]}{COUNT} -> x[1]", True), (f"{SINKS[1]}{COUNT} -> x[0]", False)])
+@pytest.mark.parametrize(
+    ("later", "met"), [(f"{SINKS[0]}{COUNT} -> x[1]", True), (f"{SINKS[1]}{COUNT} -> x[0]", False)]
+)
 def test_every_move_of_a_run_counts(tmp_path: Path, later: str, met: bool) -> None:
     told = by_name(list(moving_rows([kept_run(tmp_path, 0.0, later=later)])))
     row = told[f"{SINKS[0]} moves where minimums do not fit"]
