@@ -170,11 +170,13 @@ def _write(result: Result, out: Path) -> None:
         lines.writelines(json.dumps(row.as_dict()) + "\n" for row in result.rows)
     with (out / "rows.csv").open("w", newline="") as table:
         writer = csv.writer(table)
-        writer.writerow(["seed", "row", "paper", "ours", "p10", "p90", "baseline", "control", "met", "unit", "goal"])
+        writer.writerow(
+            ["seed", "row", "paper", "ours", "p10", "p90", "baseline", "control", "met", "unit", "goal", "real"]
+        )
         for row in result.rows:
             parts = [None if spread is None else spread.median for spread in (row.baseline, row.control)]
             own = (row.ours.median, row.ours.p10, row.ours.p90)
-            writer.writerow([row.seed, row.row, row.paper, *own, *parts, row.met, row.unit, row.goal])
+            writer.writerow([row.seed, row.row, row.paper, *own, *parts, row.met, row.unit, row.goal, row.real])
     for name, logged in result.logs.items():
         path = out / f"{name}.actions.jsonl"
         # A log is appended to: one of an earlier run would stay in front.

@@ -60,7 +60,8 @@ class Row:
     ``paper``: what the paper has, in words. ``goal``: what is asked, in words. ``ours``, ``baseline`` (what it is
     compared with) and ``control`` (where the effect must vanish) in ``unit``; None: there is none. ``met``: whether the
     median meets the goal and the control is as it must be; None: reported, nothing is asked. ``softened``: in what the
-    goal asks less than the paper has, empty where it does not.
+    goal asks less than the paper has, empty where it does not. ``real``: it was measured on real parts, and not
+    simulated.
     """
 
     seed: int
@@ -74,10 +75,18 @@ class Row:
     unit: str = ""
     note: str = ""
     softened: str = ""
+    real: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON lines."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RealRow(Row):
+    """A figure that was measured on real parts."""
+
+    real: bool = field(default=True, init=False)
 
 
 @dataclass(frozen=True, slots=True)

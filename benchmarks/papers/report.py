@@ -2,7 +2,8 @@
 
 Writes ``benchmarks/results/papers.md``, and the rows that it shows as ``papers.jsonl`` beside it; with ``--real``
 those whose names begin with ``papers-real``, with the charts of each evaluation. An evaluation that has no folder there
-keeps the rows that it had, which the page then marks as earlier ones.
+keeps the rows that it had, which the page then marks as earlier ones. Rows that were simulated and rows that were
+measured on real parts are never on one page: those of the other kind are refused.
 """
 
 import argparse
@@ -41,6 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = "papers-real" if arguments.real else "papers"
     record = RESULTS / f"{name}.jsonl"
     before = _by_evaluation(_lines(record)) if record.exists() else {}
+    for place, own in [
+        *((paths[each], rows) for each, rows in fresh.items()),
+        *((record, rows) for rows in before.values()),
+    ]:
+        if refusal := of_other_kind(place, own, is_real=arguments.real):
+            parser.error(refusal)
     rows = merged(before, fresh, arguments.part)
     record.write_text(
         "".join(json.dumps({"evaluation": name} | dict(row)) + "\n" for name, own in rows.items() for row in own),
@@ -73,6 +80,19 @@ def merged(before: Mapping[str, Rows], fresh: Mapping[str, Rows], part: Sequence
         kept = [new.pop(row["row"], row) for row in old] if name in part else []
         result[name] = [*kept, *new.values()]
     return result
+
+
+def of_other_kind(place: Path, rows: Rows, *, is_real: bool) -> str:
+    """Return why rows of a file do not belong on a page of rows on real parts, or of simulated ones; "": they do."""
+    others = [row["row"] for row in rows if row.get("real", False) is not is_real]
+    if not others:
+        return ""
+    kind, advice = (
+        ("not said to be measured on real parts", "leave --real out, or make rows anew, of the runs that are kept")
+        if is_real
+        else ("measured on real parts", "say --real, or give the folder of rows that were simulated")
+    )
+    return f"{place} has {len(others)} of {len(rows)} rows that were {kind}, such as {others[0]!r}: {advice}"
 
 
 HEAD = (

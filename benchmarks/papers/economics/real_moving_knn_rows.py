@@ -7,7 +7,7 @@ from penstock.benchmarks.papers.economics.real_applications import KNN_SINK
 from penstock.benchmarks.papers.economics.real_figures import CALM_CYCLES, CYCLE_S
 from penstock.benchmarks.papers.economics.real_moving_figures import failed, is_named, moves
 from penstock.benchmarks.papers.economics.real_moving_knn import CONTRACTS
-from penstock.benchmarks.papers.evaluation import Row, share
+from penstock.benchmarks.papers.evaluation import RealRow, Row, share
 from penstock.benchmarks.papers.real.seen import SeenRun
 
 WHOLE = 0.95
@@ -31,25 +31,25 @@ def moving_knn_rows(runs: Sequence[SeenRun]) -> Iterator[Row]:
     first = share([
         each[_KNN_SHEDS][KNN_SINK] < WHOLE <= min(each[_KNN_SHEDS][sink] for sink in SINKS) for each in kept
     ])  # fmt: skip
-    yield Row(
+    yield RealRow(
         0, f"{KNN_SINK} sheds before {SINKS[0]}, two task managers", "shown", "in all runs", first,
         met=first.median == 1.0, note=f"{_said(kept, _KNN_SHEDS)} {_NOT_HERE}",
     )  # fmt: skip
     next_ = share([each[_FIRST_SHEDS][SINKS[0]] < WHOLE <= each[_FIRST_SHEDS][SINKS[1]] for each in kept])
-    yield Row(
+    yield RealRow(
         0, f"{SINKS[0]} sheds before {SINKS[1]}, two task managers", "shown", "in all runs", next_,
         met=next_.median == 1.0, note=_said(kept, _FIRST_SHEDS),
     )  # fmt: skip
     named = [[name for name, _ in moves(run)] for run in runs]
     moved = share([is_named(run) for run in runs])
-    yield Row(
+    yield RealRow(
         0, f"{SINKS[0]} moves beside {KNN_SINK}, {SINKS[1]} stays", "shown", "in all runs", moved,
         met=moved.median == 1.0,
         note=f"Moves: {'; '.join(', '.join(own) or 'none' for own in named)}. "
         f"In vain: {sum(len(failed(run)) for run in runs)}.",
     )  # fmt: skip
     gives_way = share([each[_MOVES][KNN_SINK] < each[_FIRST_SHEDS][KNN_SINK] - LESS for each in kept])
-    yield Row(
+    yield RealRow(
         0, f"{KNN_SINK} gives way to what has moved", "shown", "in all runs", gives_way,
         met=gives_way.median == 1.0, note=_said(kept, _MOVES),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from penstock.benchmarks.papers.economics.real_scaling import ALONE, BLIND, LOOK, QUERY, TOGETHER
-from penstock.benchmarks.papers.evaluation import Row, Spread, spread
+from penstock.benchmarks.papers.evaluation import RealRow, Row, Spread, spread
 from penstock.benchmarks.papers.real.seen import Curve, SeenRun
 
 EQUAL = 0.98
@@ -29,7 +29,7 @@ def scaling_rows(runs: Runs) -> Iterator[Row]:
     changes = "; ".join(
         f"{name}: {', '.join(map(_changes, runs[name]))}" for name in (TOGETHER, ALONE, BLIND) if name in runs
     )
-    yield Row(
+    yield RealRow(
         0, "QoD with DS2: rate once that has acted, of what is offered", "-",
         f">= {EQUAL:g} of DS2's alone, and not so of one that is not told", rate, alone, blind,
         met=None
@@ -39,14 +39,14 @@ def scaling_rows(runs: Runs) -> Iterator[Row]:
         f"let through as what was offered. Instances: {changes}.",
     )  # fmt: skip
     shed = spread([shed_share(run) for run in own])
-    yield Row(
+    yield RealRow(
         0, "QoD with DS2: rows shed in the end", "-", "0", shed, control=_of(runs, BLIND, shed_share),
         met=shed.p90 == 0.0,
         note=f"Of what was offered in the last {END_S:g} s. Shed in all: "
         f"{', '.join(f'{run.shed:,} of {_offered(run):,.0f}' for run in own)}. Control: as above.",
     )  # fmt: skip
     waited = spread([most_waiting_s(run) for run in own])
-    yield Row(
+    yield RealRow(
         0, "QoD with DS2: rows that wait behind the step", "-", "less than with DS2 alone", waited,
         _of(runs, ALONE, most_waiting_s), met=_is_less(waited, _of(runs, ALONE, most_waiting_s)), unit="s of input",
         note="The most at any time. Baseline: DS2 alone.",

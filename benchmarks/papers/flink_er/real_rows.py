@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Row, Spread, share, spread
+from penstock.benchmarks.papers.evaluation import RealRow, Row, Spread, share, spread
 from penstock.benchmarks.papers.flink_er.real_cases import CALM, LARGE, LOADS, NOBODY, RESTART, WIDER, WORKLOADS
 from penstock.benchmarks.papers.flink_er.real_figures import (
     Written,
@@ -50,19 +50,19 @@ def _workload_rows(runs: Runs, workload: str) -> Iterator[Row]:
     rival = f"{alike}-{RESTART}"
     seen = [acted(run) for run, _ in own]
     named = share([each.is_named for each in seen])
-    yield Row(
+    yield RealRow(
         0, f"bottleneck named, {workload}", "the marked operator", "in all runs", named, met=named.median == 1.0,
         note=f"First plans: {'; '.join(', '.join(each.first) or 'none' for each in seen)}. Actions in all: "
         f"{', '.join(str(len(each.results)) for each in seen)}.",
     )  # fmt: skip
     decided = [after_s for run, _ in own if (after_s := decided_s(run)) is not None]
     if decided:
-        yield Row(
+        yield RealRow(
             0, f"from the step to the decision, {workload}", "its interval", "", spread(decided), unit="s",
             note="It looks every 5 s, and acts on what it sees in two looks.",
         )  # fmt: skip
     over = spread([lag_over_s(*run) for run in own])
-    yield Row(
+    yield RealRow(
         0, f"lag over 1 s after the step, {workload}", "about 60 s", f"<= {LAG_OVER_S:g} s", over,
         _of(runs, rival, lag_over_s), _of(runs, f"{alike}-{NOBODY}", lag_over_s),
         met=over.median <= LAG_OVER_S, unit="s",
@@ -72,7 +72,7 @@ def _workload_rows(runs: Runs, workload: str) -> Iterator[Row]:
     ours = _moved(runs, workload)
     if ours is not None:
         natural = _slowest_ms([natural_pauses_s(*run) for run in own])
-        yield Row(
+        yield RealRow(
             0, f"pause of moved key groups, p99, {workload}", "none", f"<= {PAUSE_MS:g} ms", ours, _moved(runs, rival),
             natural, met=ours.median <= PAUSE_MS, unit="ms",
             note=f"{_state(own)} From the last row that its instance before has counted to the first of the next. "
@@ -80,12 +80,12 @@ def _workload_rows(runs: Runs, workload: str) -> Iterator[Row]:
         )  # fmt: skip
     still = spread([still_s(*run) for run in own])
     other = _of(runs, rival, still_s)
-    yield Row(
+    yield RealRow(
         0, f"longest time without a row, {workload}", "half of its rivals", "the rival: seconds", still, other,
         met=None if other is None else other.median >= STILL_S and still.median < other.median, unit="s",
     )  # fmt: skip
     wrong = spread([float(wrong_counts(*run)) for run in own])
-    yield Row(
+    yield RealRow(
         0, f"counts that are wrong, {workload}", "none", "0", wrong, _of(runs, rival, _wrong), met=wrong.p90 == 0.0,
         note=f"Of {', '.join(f'{len(run.exact):,}' for run, _ in own)}: each row of a key and bucket is there once, "
         "with the number that it has.",
@@ -122,7 +122,7 @@ def _calm_rows(runs: Runs) -> Iterator[Row]:
     for name, own in runs.items():
         if name.endswith(f"-{CALM}"):
             plans = spread([float(acted(run).plans) for run, _ in own])
-            yield Row(
+            yield RealRow(
                 0, f"plans at {LOADS[0]:g} of the capacity, {name.removesuffix(f'-{CALM}')}", "none", "0", plans,
                 met=plans.p90 == 0.0, note="Control: the load does not rise.",
             )  # fmt: skip

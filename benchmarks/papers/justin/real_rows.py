@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row, Spread, share, spread
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, RealRow, Row, Spread, share, spread
 from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, LOAD, POLICIES, QUERIES, STEP
 from penstock.benchmarks.papers.justin.real_figures import behind_s, carried, ended, lag_s, waiting
 from penstock.benchmarks.papers.justin.real_state import StateRun
@@ -50,16 +50,16 @@ def _query_rows(runs: Runs, query: str) -> Iterator[Row]:
             f"{', '.join(f'{each.stateful} instances with state, {each.actions} actions' for each in ends)}; "
             f"{lag_s(seen[0]):.2f} s of input wait at the end."
         )
-        yield Row(
+        yield RealRow(
             0, f"{query} by {policy}: carried at {LOAD:g} of one instance", "the target rate", f">= {EQUAL:g}", rate,
             met=rate.median >= EQUAL, note=note,
         )  # fmt: skip
         if policy == DS2 or DS2 not in own:
-            yield Row(0, f"{query} by {policy}: memory", "", "", memory, unit="MB")
+            yield RealRow(0, f"{query} by {policy}: memory", "", "", memory, unit="MB")
             continue
         base = _memory(own[DS2])
         goal, met = ("", None) if policy == LITERAL else (f"<= {SHARE:g} x DS2's", memory.median <= SHARE * base.median)
-        yield Row(
+        yield RealRow(
             0, f"{query} by {policy}: memory", _PAPER[query], goal, memory, base, met=met, unit="MB",
             note=f"{memory.median / base.median:.2f} x DS2's, budgets of all instances with state.",
         )  # fmt: skip
@@ -76,7 +76,7 @@ def _step_rows(runs: Runs, query: str) -> Iterator[Row]:
             each.stateful == RIGHT and each.actions <= MOST_ACTIONS and lag < 1.0
             for each, lag in zip(ends, lags, strict=True)
         ]
-        yield Row(
+        yield RealRow(
             0, f"{query} by {policy}: the load doubles", "", f"{RIGHT} instances in {MOST_ACTIONS} actions, lag < 1 s",
             share(is_met), met=all(is_met),
             note=f"{', '.join(f'{each.stateful} instances with state, {each.actions} actions' for each in ends)}; "

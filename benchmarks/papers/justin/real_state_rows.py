@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row, Spread, spread
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, RealRow, Row, Spread, spread
 from penstock.benchmarks.papers.justin.real_state import KINDS, StateRun
 
 RISES = 1.2
@@ -25,19 +25,19 @@ def state_rows(runs: Sequence[StateRun]) -> Iterator[Row]:
         _median(runs, "read", after) >= (1 - STEADY) * _median(runs, "read", before)
         for before, after in pairwise(memory)
     )
-    yield Row(
+    yield RealRow(
         0, f"reads, {most} MB over {least} MB", "rises with memory", f">= {RISES:g} x, and falls at no step", read,
         control=cached, met=rises and read.median >= RISES, unit="x",
         note=f"{_rates(runs, 'read')} Control: through the page cache of the system, which hides every miss.",
     )  # fmt: skip
     write = _ratio(runs, "write", most, least)
-    yield Row(
+    yield RealRow(
         0, f"writes, {most} MB over {least} MB", "constant", f"within {STEADY:.0%}", write,
         met=abs(write.median - 1) < STEADY, unit="x", note=_rates(runs, "write"),
     )  # fmt: skip
     steps = [_median(runs, "update", after) / _median(runs, "update", before) for before, after in pairwise(memory)]
     last = _ratio(runs, "update", most, memory[-2])
-    yield Row(
+    yield RealRow(
         0, f"updates, {most} MB over {memory[-2]} MB", "levels off", "gains less than a step before", last,
         met=last.median < max(steps[:-1]) if len(steps) > 1 else None, unit="x",
         note=f"{_rates(runs, 'update')} "

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row, share, spread
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, RealRow, Row, share, spread
 from penstock.benchmarks.papers.real.common_rows import beside_rows
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
 from penstock.benchmarks.papers.sage.real_cases import (
@@ -99,19 +99,19 @@ def _size_rows(runs: Runs) -> Iterator[Row]:
         own = [had(run, lacking) / best - 1 for run in seen]
         over += own
         unit = {MEMORY: "MB", CPU: "cores", WORKERS: "task managers"}[lacking]
-        yield Row(
+        yield RealRow(
             0, f"lacks {lacking}: what it has in the end", "", "", spread([had(run, lacking) for run in seen]),
             spread([best]), unit=unit, note="Baseline: the least of a grid with which rows are not late.",
         )  # fmt: skip
     if over:
         fits = share([each <= TOO_MUCH for each in over])
-        yield Row(
+        yield RealRow(
             0, f"runs with at most {TOO_MUCH:.0%} over the optimum", "14% at most", f">= {OF_15:.2f} of runs", fits,
             met=fits.median >= OF_15, note=f"Of {len(over)} runs; over by {_percents(over)}. {_SCALED}",
         )  # fmt: skip
     if late:
         in_time = share([each <= LATE_S for each in late])
-        yield Row(
+        yield RealRow(
             0, f"runs in which 95 of 100 rows are at most {LATE_S:g} s late in the end", "", "all", in_time,
             met=in_time.median == 1.0, note=f"95 of 100 rows: {', '.join(f'{each:.2f}' for each in sorted(late))} s.",
         )  # fmt: skip
@@ -125,14 +125,14 @@ def _order_rows(runs: Runs) -> Iterator[Row]:
         again = sum(map(undone, done))
         baseline = share([keeps_order(actions(run.folder / ACTIONS)) for run in first]) if first else None
         words = "; ".join(", ".join(f"{it.what} {'up' if it.is_up else 'down'}" for it in each) for each in done)
-        yield Row(
+        yield RealRow(
             0, "lacks everything: memory grows before cores, and these before task managers", "always", "all runs",
             kept, baseline, met=kept.median == 1.0,
             note=f"Baseline: parallelism first. {words}. Undone: {again}.",
         )  # fmt: skip
     if ours and first:
         own, other = spread([late_share(run) for run in ours]), spread([late_share(run) for run in first])
-        yield Row(
+        yield RealRow(
             0, "lacks everything: seconds in which rows are late", "", "less than parallelism first", own, other,
             met=own.median < other.median, unit="of the run",
         )  # fmt: skip
@@ -143,14 +143,14 @@ def _service_rows(runs: Runs) -> Iterator[Row]:
     if slow:
         ours = spread([float(_growths(run)) for run in slow])
         rival = spread([float(_growths(run)) for run in unguarded]) if unguarded else None
-        yield Row(
+        yield RealRow(
             0, "growth of task managers while a service is slow", "none", "0; without a guard more", ours, rival,
             met=ours.p90 == 0 and rival is not None and rival.median > 0, unit="actions",
             note="Baseline: no guard. A real HTTP server answers after 0.25 s in place of 0.05 s for 25 s.",
         )  # fmt: skip
     if loaded:
         found = spread([float(_growths(run)) for run in loaded])
-        yield Row(
+        yield RealRow(
             0, "growth of task managers as twice as many rows come", "at least one", ">= 1", found,
             met=found.p10 >= 1, unit="actions",
         )  # fmt: skip

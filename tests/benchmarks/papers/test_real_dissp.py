@@ -165,7 +165,9 @@ def drops(*added: float) -> list[DropRun]:
 
 
 def verdicts(runs: Mapping[str, Sequence[SeenRun]], of_drops: Sequence[DropRun] = ()) -> dict[str, bool | None]:
-    return {row.row: row.met for row in rows(runs, of_drops)}
+    made = rows(runs, of_drops)
+    assert all(row.real for row in made)
+    return {row.row: row.met for row in made}
 
 
 def test_goals_are_met_by_even_shares_and_missed_by_uneven_ones(tmp_path: Path) -> None:

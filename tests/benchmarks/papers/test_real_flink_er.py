@@ -185,7 +185,9 @@ def test_what_was_named_is_read_from_the_log(tmp_path: Path) -> None:
 
 
 def verdicts(runs: dict[str, Any]) -> dict[str, bool | None]:
-    return {row.row: row.met for row in rows(runs)}
+    made = rows(runs)
+    assert all(row.real for row in made)
+    return {row.row: row.met for row in made}
 
 
 def test_goals_are_met_by_a_short_pause_and_missed_by_a_long_one(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ def state(rates: Mapping[str, Sequence[float]], memory_mb: Sequence[int] = MEMOR
 
 
 def verdicts(rates: Mapping[str, Sequence[float]]) -> list[bool | None]:
-    return [row.met for row in state_rows(state(rates))]
+    made = [*state_rows(state(rates))]
+    assert all(row.real for row in made)
+    return [row.met for row in made]
 
 
 def test_shapes_are_told_from_others() -> None:
@@ -137,7 +139,9 @@ def test_memory_is_held_against_that_of_ds2(tmp_path: Path) -> None:
         }
 
     def met(ours_mb: float, waiting: float = 0.0) -> list[bool | None]:
-        made = {row.row: row.met for row in rows(state(KEPT), runs(ours_mb, waiting))}
+        told = rows(state(KEPT), runs(ours_mb, waiting))
+        assert all(row.real for row in told)
+        made = {row.row: row.met for row in told}
         return [made[f"q11 by {OURS}: memory"], made[f"q11 by {OURS}: carried at 1.3 of one instance"]]
 
     assert met(112.0) == [True, True] and met(120.0) == [False, True] and met(112.0, 30.0) == [True, False]

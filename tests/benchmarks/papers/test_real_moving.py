@@ -123,6 +123,7 @@ def kept_run(folder: Path, gap_s: float, *, moved: bool = True, refused: bool = 
 
 
 def by_name(rows: list[Row]) -> dict[str, Row]:
+    assert all(row.real for row in rows)
     return {row.row.split(",")[0]: row for row in rows}
 
 

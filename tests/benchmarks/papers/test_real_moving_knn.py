@@ -138,7 +138,7 @@ def instance(query: str, number: int) -> str:
 
 def test_a_run_in_which_all_of_it_shows(tmp_path: Path) -> None:
     told = list(moving_knn_rows([kept_run(tmp_path, SHOWN, [instance(ONE, 0)])]))
-    assert [row.met for row in told] == [True] * 4
+    assert [row.met for row in told] == [True] * 4 and all(row.real for row in told)
     assert "0.80/1.00/1.00" in told[0].note and "Not on real parts" in told[0].note and instance(ONE, 0) in told[2].note
 
 

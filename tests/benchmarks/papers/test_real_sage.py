@@ -109,6 +109,7 @@ def test_rows_say_what_was_met_and_what_was_not(tmp_path: Path) -> None:
     runs["service-loaded"] = [kept(tmp_path / "loaded", 0.1, 1.0, (ORDER[2],))]
     found = {row.row: row for row in rows(runs)}
     assert [row.met for row in found.values() if row.goal] == [True] * 6
+    assert all(row.real for row in found.values())
     runs[CPU].append(kept(tmp_path / "much", 0.7, 0.7))
     runs["service-slow"] = runs["service-loaded"]
     runs["service-loaded"] = runs["service-slow-no-guard"] = [kept(tmp_path / "calm", 0.1, 1.0)]

@@ -157,7 +157,7 @@ def test_both_are_held_against_the_scaler_alone_and_one_that_is_not_told(
         BLIND: [kept_run(tmp_path / "c", STAYED, blind, blind, 10.0)],
     }
     made: list[Row] = list(scaling_rows(runs))
-    assert [row.met for row in made] == met
+    assert [row.met for row in made] == met and all(row.real for row in made)
     assert "qod-ds2: 2 to 4" in made[0].note and "qod-ds2-blind: 2" in made[0].note
     assert list(scaling_rows({ALONE: runs[ALONE]})) == []
     assert next(iter(scaling_rows({TOGETHER: runs[TOGETHER]}))).met is None
