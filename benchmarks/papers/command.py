@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.wanted import Wanted
 from penstock.commands.arguments import Seed
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError, UserError
@@ -52,7 +53,7 @@ def command(
         typer.Option(
             min=1,
             metavar="N",
-            help=f"Draws of the parameters, +-30%, default {DRAWS}; with --real runs, default {RUNS}.",
+            help=f"Draws of the parameters, +-30%, default {DRAWS}; with --real runs, default {RUNS}, of smoke 1.",
             show_default=False,
         ),
     ] = None,
@@ -62,6 +63,14 @@ def command(
             metavar="SCALE",
             help="Run it on real parts, a broker of Kafka and a job: full, short or smoke (a minute). Runs are kept "
             "in --out, and not made again.",
+            show_default=False,
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --real: run only this case, as often as --draws says, and judge what it allows. May come again.",
             show_default=False,
         ),
     ] = None,
@@ -84,10 +93,13 @@ def command(
     with errors_as_exit_codes(debug or context.obj, as_json):
         evaluation: Evaluation = import_module(f"penstock.benchmarks.papers.{name.value}").EVALUATION
         with _progress(is_shown=not as_json) as progress:
-            if real is None:
-                result = evaluation.run(seed, draws or DRAWS, progress)
+            if real is not None:
+                runs = draws or (1 if real is Scale.SMOKE else RUNS)
+                result = _run_real(evaluation, Wanted(real, runs, tuple(case or ())), out, progress)
+            elif case:
+                raise OptionError("a case is one of runs on real parts: say at which scale, --real SCALE")
             else:
-                result = _run_real(evaluation, real, draws or RUNS, out, progress)
+                result = evaluation.run(seed, draws or DRAWS, progress)
         if out is not None:
             _write(result, out)
         if as_json:
@@ -99,11 +111,11 @@ def command(
         raise typer.Exit(FAILED)
 
 
-def _run_real(evaluation: Evaluation, scale: Scale, runs: int, out: Path | None, progress: Progress) -> Result:
+def _run_real(evaluation: Evaluation, wanted: Wanted, out: Path | None, progress: Progress) -> Result:
     if out is None:
         raise OptionError("runs on real parts are kept: say where, --out DIR")
     out.mkdir(parents=True, exist_ok=True)
-    return evaluation.run_real(scale, runs, out, progress)
+    return evaluation.run_real(wanted, out, progress)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun
-from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.wanted import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +157,11 @@ def collected(
 class Evaluation:
     """A paper's evaluation; ``run`` takes a seed and how many draws headline rows have, and is deterministic.
 
-    ``run_real`` does it on real parts. It takes the folder that its runs are kept in, and how often the main ones are
-    made; runs that are there are not made again.
+    ``run_real`` does it on real parts, as far as is wanted. It takes the folder that its runs are kept in; those that
+    are there are not made again.
     """
 
     name: str
     title: str
     run: Callable[[int, int, Progress], Result]
-    run_real: Callable[[Scale, int, Path, Progress], Result]
+    run_real: Callable[[Wanted, Path, Progress], Result]

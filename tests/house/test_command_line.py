@@ -32,6 +32,7 @@ OPTIONS = {
     "--checkpoint-interval": "TIME",
     "--config": "FILE",
     "--control": CHOICE,
+    "--case": "NAME",
     "--cores": "N",
     "--correct": "TOPIC",
     "--dead-letters": "URL",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from penstock.benchmarks.papers.dissp.real_queries import APPLICATION, MESSAGES, QUERIES, names, rates
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
+from penstock.benchmarks.papers.real.wanted import Times, in_smoke
 
 FAIR, RANDOM, FIFO, EQUAL = "fair", "random", "fifo", "equal-share"
 SHEDDERS = (FAIR, RANDOM, FIFO, EQUAL)
@@ -41,9 +42,8 @@ def case(scale: Scale, shedder: str, load: float = OVERLOAD, queries: int = QUER
     )
 
 
-def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
-    """Return what is run, and how often each."""
-    if scale is Scale.SMOKE:
-        return [(case(scale, FAIR), 1)]
+def cases(scale: Scale, runs: int) -> Times:
+    """Return what can be run, and how often each is."""
     light = replace(case(scale, FAIR, LIGHT_LOAD), name=LIGHT)
-    return [*((case(scale, shedder), runs) for shedder in SHEDDERS), (light, max(1, runs // 3))]
+    every = [*((case(scale, shedder), runs) for shedder in SHEDDERS), (light, max(1, runs // 3))]
+    return in_smoke(every, (FAIR,)) if scale is Scale.SMOKE else every

@@ -17,6 +17,8 @@ _STEP_S = 1.0
 def charts(runs: Mapping[str, Sequence[SeenRun]]) -> tuple[Chart, ...]:
     """Return the charts of the runs that there are; the first of each shedder is shown."""
     shown = {name: own[0] for name, own in runs.items() if name != LIGHT}
+    if not shown:
+        return ()
     return (
         Chart(
             "real_nsic", "What queries get of their input at twice the capacity", "query, poorest first", "nSIC",

@@ -20,6 +20,9 @@ from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import FatalError, OptionError
 
+DROPS = "drops"
+"""The name of these runs."""
+
 ROWS = 1_000_000
 _MOST_S = 300.0
 _TURNS = 3

@@ -32,14 +32,23 @@ Runs = Mapping[str, Sequence[SeenRun]]
 
 def rows(runs: Runs, drops: Sequence[DropRun]) -> list[Row]:
     """Return the rows of the runs that there are."""
-    made = [*_fair_rows(runs), *_rival_rows(runs), *_cost_rows(runs[FAIR]), *_drop_rows(drops)]
+    own = runs.get(FAIR, ())
+    made = [*_drop_rows(drops)]
+    if own:
+        made = [*_fair_rows(runs), *_rival_rows(runs), *_cost_rows(own), *made]
+    return [*made, *_load_rows(runs), *beside_rows(own)]
+
+
+def _load_rows(runs: Runs) -> Iterator[Row]:
     shed = [run for name, own in runs.items() if name != LIGHT for run in own]
-    loads = spread([offered_load(run) for run in shed])
-    offered = RealRow(
-        0, "work offered, of the capacity", "", "1.9 to 2.1", loads, met=1.9 <= loads.median <= 2.1,
-        note="By the rows that the broker took and what one of them took when the capacity was measured.",
-    )  # fmt: skip
-    return [*made, offered, capacity_row(runs), *beside_rows(runs[FAIR])]
+    if shed:
+        loads = spread([offered_load(run) for run in shed])
+        yield RealRow(
+            0, "work offered, of the capacity", "", "1.9 to 2.1", loads, met=1.9 <= loads.median <= 2.1,
+            note="By the rows that the broker took and what one of them took when the capacity was measured.",
+        )  # fmt: skip
+    if runs:
+        yield capacity_row(runs)
 
 
 def _of(runs: Runs, case: str, figure: Callable[[SeenRun], float]) -> Spread | None:

@@ -12,6 +12,7 @@ from penstock.benchmarks.papers.economics.real_scaling import scaling_cases
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import LENGTHS, Scale
 from penstock.benchmarks.papers.real.schedule import uneven_shares
+from penstock.benchmarks.papers.real.wanted import Times, in_smoke
 
 SHED, OFF, WHOLE, LIGHT = "shed", "off", "minimum-1", "light"
 """Taxi Drives at the peak, and its controls: no shedding, minimums of 1, and a load that is none."""
@@ -37,28 +38,24 @@ _ACTS = {"shed": "qod", "mode": "act"}
 _EXACT = "penstock.benchmarks.papers.economics.real_coverage:exact_fares"
 
 
-def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
-    """Return what is run, and how often each."""
-    lengths = LENGTHS[scale]
+def cases(scale: Scale, runs: int) -> Times:
+    """Return what can be run, and how often each is."""
+    lengths, is_smoke = LENGTHS[scale], scale is Scale.SMOKE
     peak = RealCase(
         SHED,
         TAXI,
         RIDES,
         uneven_shares(PARTITIONS, SKEW),
-        tuple((load, lengths.phase_s) for load in LOADS),
+        tuple((load, lengths.phase_s) for load in (LOADS[:3] if is_smoke else LOADS)),
         control=_ACTS,
         options=_contracts(MINIMUMS),
+        calibration_rows=1_500 if is_smoke else 4_000,
         exact=_EXACT,
     )
     step = ((LOADS[0], lengths.control_s / 2), (LOADS[1], lengths.control_s))
     off = replace(peak, name=OFF, loads=step, control={}, exact="")
     few = max(1, runs // 5)
-    if scale is Scale.SMOKE:
-        return [
-            (replace(peak, loads=peak.loads[:3], calibration_rows=1_500), 1),
-            (moves_beside_knn(lengths.phase_s), 1),
-        ]
-    return [
+    every = [
         (peak, runs),
         (off, few),
         (replace(off, name=WHOLE, control=_ACTS, options=_contracts(dict.fromkeys(MINIMUMS, 1.0))), few),
@@ -76,6 +73,7 @@ def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
         (moves_beside_knn(lengths.phase_s), runs),
         *((each, few) for each in scaling_cases(scale)),
     ]
+    return in_smoke(every, (SHED, MOVES_KNN)) if is_smoke else every
 
 
 def moves(phase_s: float) -> RealCase:

@@ -7,10 +7,14 @@ from penstock.benchmarks.papers.economics.real_charts import charts
 from penstock.benchmarks.papers.economics.real_rows import rows
 from penstock.benchmarks.papers.evaluation import Progress, Result
 from penstock.benchmarks.papers.real.kept_runs import kept_runs
-from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.wanted import Wanted
 
 
-def run(scale: Scale, runs: int, folder: Path, progress: Progress) -> Result:
-    """Return rows and charts of the runs in a folder; those that are not there yet are made."""
-    seen = kept_runs(cases(scale, runs), folder, progress)
+def run(wanted: Wanted, folder: Path, progress: Progress) -> Result:
+    """Return rows and charts of the runs in a folder; those that are not there yet are made.
+
+    Raises:
+        OptionError: there is no such case, or a folder has a run of another one.
+    """
+    seen = kept_runs(wanted.times(cases), folder, progress)
     return Result(tuple(rows(seen)), charts(seen))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from penstock.benchmarks.papers.flink_er.real_applications import EVENTS, HELD, LINES, WORD_COUNT, YAHOO
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.wanted import Times, in_smoke
 from penstock.scheduler.flink_er import FlinkEr
 
 _MODULE = "penstock.benchmarks.papers.flink_er"
@@ -74,6 +75,7 @@ def case(scale: Scale, workload: str) -> RealCase:
         has_checkpoints=True,
         first={"lines": HELD[workload == LARGE]} if is_words else {},
         catch_up_s=_LIMIT_S,
+        capacity=_EVENTS_PER_S if is_smoke and not is_words else 0.0,
         exact=f"{_MODULE}.real_applications:{'exact_words' if is_words else 'exact_views'}",
     )
 
@@ -96,20 +98,21 @@ def _rows(*, is_words: bool, is_smoke: bool) -> int:
     return (120 if is_words else 1_500) * (1 if is_smoke else 6)
 
 
-def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
-    """Return what is run, and how often each."""
-    if scale is Scale.SMOKE:
-        return [(replace(case(scale, "yahoo"), capacity=_EVENTS_PER_S), 1)]
-    few = max(1, runs // 3)
+def cases(scale: Scale, runs: int) -> Times:
+    """Return what can be run, and how often each is."""
+    few, is_full = max(1, runs // 3), scale is Scale.FULL
     acting = [case(scale, workload) for workload in WORKLOADS]
     acting += [wider(scale, name) for name in WIDER]
-    if scale is Scale.FULL:
-        acting.append(case(scale, LARGE))
-    rivals = [restarted(each) for each in acting if scale is Scale.FULL or each.name in SHOWN]
+    acting.append(case(scale, LARGE))
     skewed = case(scale, "zipf-1")
     calm = replace(skewed, name=f"zipf-1-{CALM}", loads=((LOADS[0], sum(SECONDS[scale])),))
     nobody = replace(skewed, name=f"zipf-1-{NOBODY}", control={}, catch_up_s=0.0)
-    return [*((each, runs) for each in acting), *((each, few) for each in [*rivals, calm, nobody])]
+    every = [
+        *((each, runs if is_full or each.name != LARGE else 0) for each in acting),
+        *((restarted(each), few if is_full or each.name in SHOWN else 0) for each in acting),
+        *((each, few) for each in (calm, nobody)),
+    ]
+    return in_smoke(every, ("yahoo",)) if scale is Scale.SMOKE else every
 
 
 def restarted(acting: RealCase) -> RealCase:

@@ -6,6 +6,7 @@ from typing import Any
 from penstock.benchmarks.papers.justin.real_queries import BIDS, Q8, Q11, SELLERS
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.wanted import Times, in_smoke
 from penstock.model.memory_levels import BASE_BYTES
 
 DS2, LITERAL, OURS = "ds2", "justin", "memory-choice"
@@ -72,9 +73,10 @@ def _parameters(scale: Scale, policy: str) -> dict[str, Any]:
     return own | (_AS_PRINTED if policy == LITERAL else {})
 
 
-def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
-    """Return what is run, and how often each."""
-    if scale is Scale.SMOKE:
-        return [(replace(case(scale, "q11", DS2), capacity=_ROWS_PER_S), 1)]
+def cases(scale: Scale, runs: int) -> Times:
+    """Return what can be run, and how often each is."""
     constant = [case(scale, query, policy) for query in QUERIES for policy in POLICIES]
-    return [(each, runs) for each in [*constant, *(stepped(scale, policy) for policy in POLICIES)]]
+    every = [*constant, *(stepped(scale, policy) for policy in POLICIES)]
+    if scale is Scale.SMOKE:
+        return in_smoke([(replace(each, capacity=_ROWS_PER_S), 1) for each in every], (f"q11-{DS2}",))
+    return [(each, runs) for each in every]

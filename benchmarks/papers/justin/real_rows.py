@@ -38,7 +38,8 @@ def charts(states: Sequence[StateRun], runs: Runs) -> tuple[Chart, ...]:
     """Return the charts of the runs that there are; of queries the first run of each policy."""
     shown = {name: own[0] for name, own in runs.items()}
     lines = tuple(ChartLine(name, run.times_s.tolist(), waiting(run).tolist()) for name, run in shown.items())
-    return (state_chart(states), Chart("real_waiting", "Rows that wait to be read", "s", "rows", lines))
+    waits = Chart("real_waiting", "Rows that wait to be read", "s", "rows", lines)
+    return (*([state_chart(states)] if states else []), *([waits] if lines else []))
 
 
 def _query_rows(runs: Runs, query: str) -> Iterator[Row]:

@@ -15,6 +15,9 @@ from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.processes import measured
 
 MODULE = "penstock.benchmarks.papers.state_process"
+STATE = "state"
+"""The name of all of these cases together."""
+
 KINDS = ("read", "write", "update")
 MEMORY_MB = (128, 256, 512, 1_024)
 

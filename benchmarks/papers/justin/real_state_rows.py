@@ -16,7 +16,9 @@ STEADY = 0.1
 
 
 def state_rows(runs: Sequence[StateRun]) -> Iterator[Row]:
-    """Yield a row for each kind, and the rates by memory."""
+    """Yield a row for each kind, and the rates by memory; none without runs."""
+    if not runs:
+        return
     memory = sorted({run.case.memory_mb for run in runs})
     least, most = memory[0], memory[-1]
     cached = _ratio(runs, "read", most, least, direct=False)

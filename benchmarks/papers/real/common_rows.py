@@ -18,8 +18,8 @@ def capacity_row(runs: Mapping[str, Sequence[SeenRun]]) -> Row:
 
 
 def beside_rows(runs: Sequence[SeenRun]) -> Iterator[Row]:
-    """Yield the CPU of what ran beside jobs."""
-    for process in ("injector", "broker"):
+    """Yield the CPU of what ran beside jobs, of which there may be none."""
+    for process in ("injector", "broker") if runs else ():
         yield RealRow(
             0, f"CPU of the {process}", "a machine of their own", "", unit="% of a core",
             ours=spread([run.cpu_percent()[process] for run in runs]), note="On the other core.",

@@ -15,7 +15,7 @@ def numbered(cases: Sequence[tuple[RealCase, int]]) -> list[tuple[RealCase, int]
 
     So whoever stops in between has about equally many of each, and what changes on the machine meets all of them.
     """
-    most = max(times for _, times in cases)
+    most = max((times for _, times in cases), default=0)
     return [(case, number) for number in range(1, most + 1) for case, times in cases if number <= times]
 
 

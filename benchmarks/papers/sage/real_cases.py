@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import Scale
+from penstock.benchmarks.papers.real.wanted import Times, in_smoke
 from penstock.benchmarks.papers.sage.real_applications import HELD, ROWS, SERVICE, WORK
 from penstock.benchmarks.papers.sage.rivals import ParallelismFirst
 
@@ -115,18 +116,17 @@ def service(name: str, scale: Scale) -> RealCase:
     return replace(made, application=SERVICE, options=options, loads=loads, capacity=50.0, first={})
 
 
-def cases(scale: Scale, runs: int) -> list[tuple[RealCase, int]]:
-    """Return what is run, and how often each."""
-    if scale is Scale.SMOKE:
-        return [(case(scale, CPU), 1)]
+def cases(scale: Scale, runs: int) -> Times:
+    """Return what can be run, and how often each is."""
     few = max(1, runs // 5)
-    return [
+    every = [
         *((case(scale, lacking), runs) for lacking in LACKING),
         *((sized(lacking, value), 1) for lacking in LACKING for value in GRID[lacking]),
         (case(scale, ALL), few),
         (rival(scale), few),
         *((service(name, scale), few) for name in (SLOW, LOADED, UNGUARDED)),
     ]
+    return in_smoke(every, (CPU,)) if scale is Scale.SMOKE else every
 
 
 def _parameters(windows: float) -> dict[str, Any]:

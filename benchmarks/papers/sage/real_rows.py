@@ -51,6 +51,8 @@ def rows(runs: Runs) -> list[Row]:
 def charts(runs: Runs) -> tuple[Chart, ...]:
     """Return how late rows are in the first run of each application, and the cores that it had."""
     shown = {name: own[0] for name, own in runs.items() if "-at-" not in name}
+    if not shown:
+        return ()
     late, cores = [], []
     for name, run in shown.items():
         found, had = lateness(run), sizes(run)
@@ -145,7 +147,7 @@ def _service_rows(runs: Runs) -> Iterator[Row]:
         rival = spread([float(_growths(run)) for run in unguarded]) if unguarded else None
         yield RealRow(
             0, "growth of task managers while a service is slow", "none", "0; without a guard more", ours, rival,
-            met=ours.p90 == 0 and rival is not None and rival.median > 0, unit="actions",
+            met=None if rival is None else ours.p90 == 0 and rival.median > 0, unit="actions",
             note="Baseline: no guard. A real HTTP server answers after 0.25 s in place of 0.05 s for 25 s.",
         )  # fmt: skip
     if loaded:

@@ -48,6 +48,7 @@ from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase, rows_due
 from penstock.benchmarks.papers.real.seen import SeenRun
+from penstock.benchmarks.papers.real.wanted import Wanted
 from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
 from penstock.model.key_groups import key_groups_at
@@ -217,7 +218,7 @@ def test_charts_show_every_case(tmp_path: Path) -> None:
 
 
 def smoke() -> RealCase:
-    ((made, _),) = cases(Scale.SMOKE, 1)
+    ((made, _),) = Wanted(Scale.SMOKE, 1).times(cases)
     return made
 
 

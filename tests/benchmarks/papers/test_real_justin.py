@@ -18,6 +18,7 @@ from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase, rows_due
 from penstock.benchmarks.papers.real.seen import SeenRun
+from penstock.benchmarks.papers.real.wanted import Wanted
 from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
 from penstock.model.memory_levels import BASE_BYTES, MIB
@@ -165,7 +166,7 @@ def test_a_step_wants_two_instances_in_few_actions_and_no_lag(tmp_path: Path) ->
 @pytest.mark.long("a minute on real parts; test_state_larger_than_its_memory_is_reached_past_the_page_cache")
 @pytest.mark.slow
 def test_a_small_query_gets_instances(tmp_path: Path) -> None:
-    ((small, _),) = cases(Scale.SMOKE, 1)
+    ((small, _),) = Wanted(Scale.SMOKE, 1).times(cases)
     end = ended(SeenRun(run_case(small, tmp_path / "q11-1").parent))
     assert end.actions >= 1 and end.stateful >= 2
     assert end.memory_bytes == end.stateful * BASE_BYTES

@@ -29,6 +29,7 @@ from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase
 from penstock.benchmarks.papers.real.seen import SeenRun
+from penstock.benchmarks.papers.real.wanted import Wanted
 from penstock.engine.restore.key_group_owners import owner_tables
 from penstock.model.key_groups import key_groups_at
 from penstock.model.plan import NoChange
@@ -92,7 +93,7 @@ def test_every_instance_gets_its_share_of_each_partition_all_the_time(sink: str,
 
 
 def test_a_smoke_run_has_it_and_it_lasts_longest_where_something_moves() -> None:
-    (smoke,) = [case for case, _ in cases(Scale.SMOKE, 1) if case.name == MOVES_KNN]
+    (smoke,) = [case for case, _ in Wanted(Scale.SMOKE, 1).times(cases) if case.name == MOVES_KNN]
     assert [load for load, _ in smoke.loads] == list(LOADS) and sum(length for _, length in smoke.loads) <= 40.0
     assert max(CASE.loads, key=lambda phase: phase[1]) == CASE.loads[-1]
 

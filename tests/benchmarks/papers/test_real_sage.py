@@ -18,6 +18,7 @@ from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.schedule import Phase, rows_due
 from penstock.benchmarks.papers.real.seen import SeenRun
+from penstock.benchmarks.papers.real.wanted import Wanted
 from penstock.benchmarks.papers.sage.real_applications import QUERY, serve
 from penstock.benchmarks.papers.sage.real_cases import ALL, CPU, FIRST, GRID, MEMORY, cases, sized
 from penstock.benchmarks.papers.sage.real_figures import Action, actions, end_p95, keeps_order, late_share, undone
@@ -153,7 +154,7 @@ def test_a_service_answers_later_while_it_is_slow() -> None:
 @pytest.mark.long("a minute on real parts; test_rows_say_what_was_met_and_what_was_not has runs that are known")
 @pytest.mark.slow
 def test_a_small_run_on_a_broker(tmp_path: Path) -> None:
-    ((case, _),) = cases(Scale.SMOKE, 1)
+    ((case, _),) = Wanted(Scale.SMOKE, 1).times(cases)
     run_case(case, tmp_path / "cpu-1")
     run = SeenRun(tmp_path / "cpu-1")
     done = actions(run.folder / "job" / "actions.jsonl")
