@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from penstock.benchmarks.papers.justin.real_queries import BIDS, Q8, Q11, SELLERS
+from penstock.benchmarks.papers.justin.real_queries import BIDS, EXACT_BIDS, Q8, Q11, SELLERS
+from penstock.benchmarks.papers.real.autoscaler_times import AUTOSCALER, autoscaler_times
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.wanted import Times, in_smoke
@@ -22,14 +23,29 @@ SECONDS = {Scale.FULL: 600.0, Scale.SHORT: 150.0, Scale.SMOKE: 60.0}
 STEP, STEP_LOADS = "step", (0.65, LOAD)
 """After the name of a run whose load doubles, from what one instance carries to what takes two, and these loads."""
 
+HALF, HALF_LOADS = "half", (LOAD, 0.65)
+"""After the name of a run whose load halves, from what takes two instances to what one carries, and these loads."""
+
+HALF_POLICIES = (*POLICIES, AUTOSCALER)
+
 STEP_SECONDS = {Scale.FULL: (120.0, 480.0), Scale.SHORT: (45.0, 105.0), Scale.SMOKE: (10.0, 50.0)}
-"""How long each lasts."""
+"""How long each lasts, where the load doubles and where it halves."""
 
 INTERVAL_S = {Scale.FULL: 120.0, Scale.SHORT: 20.0, Scale.SMOKE: 6.0}
 """How often policies look, those of Justin; DS2 has its own 10 s."""
 
 _ROWS_PER_S = 420.0
 """About what one instance takes: to measure it takes longer than a small run."""
+
+_AUTOSCALER_PART = {Scale.FULL: 1 / 15, Scale.SHORT: 1 / 90, Scale.SMOKE: 1 / 300}
+"""Of its times: it looks each minute, 10 s or 3 s, and takes nothing away for four times as long."""
+
+_UTILISATION = 0.85
+"""As busy the autoscaler wants instances to be: with its 0.7, and what it adds for a restart, one is not enough."""
+
+_LOW = 0.4
+"""Below this share of their time instances have too little to do. As printed it is 0.2 where 0.5 is aimed at; here no
+reserve is, and all of an instance may be busy."""
 
 _AS_PRINTED = {"hysteresis": 0.0, "tabu_decisions": 0, "guards_scale_down": False}
 
@@ -64,6 +80,32 @@ def stepped(scale: Scale, policy: str) -> RealCase:
     return replace(steady, name=f"{steady.name}-{STEP}", loads=loads)
 
 
+def halved(scale: Scale, policy: str) -> RealCase:
+    """Return the run of query 11 in which the load halves while two instances keep up.
+
+    One instance reads, and one task manager is there for each that works: nothing is to change before the step.
+    """
+    steady = case(scale, "q11", policy)
+    return replace(
+        steady,
+        name=f"q11-{HALF}-{policy}",
+        loads=tuple(zip(HALF_LOADS, STEP_SECONDS[scale], strict=True)),
+        control={**steady.control, "parameters": _shrinking(scale, policy)},
+        options={"readers": 1},
+        task_managers=2,
+        start={**steady.start, "parallelism": 2},
+        exact=EXACT_BIDS,
+    )
+
+
+def _shrinking(scale: Scale, policy: str) -> dict[str, Any]:
+    """Return the parameters of a policy that is to take an instance away within the run."""
+    if policy == AUTOSCALER:
+        return {**autoscaler_times(_AUTOSCALER_PART[scale]), "utilisation": _UTILISATION}
+    own = _parameters(scale, policy)
+    return own if policy == DS2 else own | {"ds2": {**own["ds2"], "band": {"low": _LOW}}}
+
+
 def _parameters(scale: Scale, policy: str) -> dict[str, Any]:
     interval_s = INTERVAL_S[scale]
     if policy == DS2:
@@ -76,7 +118,8 @@ def _parameters(scale: Scale, policy: str) -> dict[str, Any]:
 def cases(scale: Scale, runs: int) -> Times:
     """Return what can be run, and how often each is."""
     constant = [case(scale, query, policy) for query in QUERIES for policy in POLICIES]
-    every = [*constant, *(stepped(scale, policy) for policy in POLICIES)]
+    stepping = [stepped(scale, policy) for policy in POLICIES]
+    every = [*constant, *stepping, *(halved(scale, policy) for policy in HALF_POLICIES)]
     if scale is Scale.SMOKE:
         return in_smoke([(replace(each, capacity=_ROWS_PER_S), 1) for each in every], (f"q11-{DS2}",))
     return [(each, runs) for each in every]

@@ -1,11 +1,19 @@
-"""The figures of a query on real parts: memory and instances that it ends with, what it carries, and its actions."""
+"""The figures of a query on real parts: memory and instances that it ends with, what it carries, and its actions.
+
+Where its load halves: when an instance was freed, and whether any row was lost.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.parquet as pq
 
+from penstock.benchmarks.papers.justin.real_queries import OUT, SESSIONS
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
+from penstock.engine.control.policies import parameters_of
+from penstock.engine.control.steering import scaler
 from penstock.model.columns import Floats
+from penstock.model.control import Control
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import EntryKind, read_log, snapshot_of
 
@@ -57,6 +65,39 @@ def behind_s(run: SeenRun) -> float | None:
     if len(late) and late[-1] > end - 2.0:
         return None
     return float(late[-1] - begin) if len(late) else 0.0
+
+
+def freed_s(run: SeenRun) -> float | None:
+    """Return how long after the last step of the load one instance alone counted sessions, to the end of the load.
+
+    Below 0: it did so before the step. None: more of them, or none, were there in the end.
+    """
+    begin, end = run.bounds[-1]
+    seen = [
+        (float(at_s), sum(number for task, number in each["instances"].items() if SESSIONS in task.split(" -> ")))
+        for at_s, each in zip(run.times_s, run.samples, strict=True)
+        if at_s <= end
+    ]
+    others = [place for place, (_, number) in enumerate(seen) if number != 1]
+    first = others[-1] + 1 if others else 0
+    return seen[first][0] - begin if first < len(seen) else None
+
+
+def window_s(run: SeenRun) -> float:
+    """Return within which time the policy of a run takes an instance away, by its own parameters, seconds.
+
+    A load that falls does so within one look; then come those that it needs, and the time for which it waits.
+    """
+    item = scaler(Control(**run.case["control"]))
+    own = parameters_of(item.policy)
+    looks = own.get("pace.activation", own.get("ds2.pace.activation"))
+    return item.every_s * (1 + int(looks)) + float(own.get("scale_down_wait_s", 0.0))
+
+
+def lost(run: SeenRun) -> int:
+    """Return how many bids are missing in the sessions that a run has written, below 0: how many are there twice."""
+    files = sorted((run.folder / "job" / OUT).glob("*.parquet"))
+    return int(run.exact) - sum(sum(pq.read_table(path).column("bids").to_pylist()) for path in files)
 
 
 def carried(run: SeenRun) -> float:

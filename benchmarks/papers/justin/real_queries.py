@@ -20,12 +20,16 @@ from penstock.model.aggregates import UserAggregate
 
 _MODULE = "penstock.benchmarks.papers.justin.real_queries"
 Q8, Q11 = f"{_MODULE}:q8", f"{_MODULE}:q11"
+EXACT_BIDS = f"{_MODULE}:exact_sessions"
 BIDS = {"bids": f"{_MODULE}:bids"}
 SELLERS = {"persons": f"{_MODULE}:persons", "auctions": f"{_MODULE}:auctions"}
 """Topics, and what makes their messages."""
 
 SESSIONS, OPENED, REGISTERED, JOINED = "sessions", "sellers", "people", "new sellers"
 """Operators that keep state; rows wait in the first two."""
+
+OUT = "out"
+"""The sink, and its folder."""
 
 ROW_S = 0.002
 READERS = 2
@@ -82,18 +86,21 @@ def auctions() -> list[bytes]:
 
 
 def q11(setting: Setting) -> Application:
-    """Return query 11: bids of each bidder in every session without a pause of more than 10 seconds."""
+    """Return query 11: bids of each bidder in every session without a pause of more than 10 seconds.
+
+    Option ``readers``: how many instances read; `READERS` if it is not said.
+    """
     job = ps.Job()
     _sessions(_read(setting.topics[0], {"bidder": int, "price": int}, setting, job), waits=True).write_parquet(
-        setting.folder / "out"
-    ).name("out")
+        setting.folder / OUT
+    ).name(OUT)
     return Application(job, {"q11": Counted(SESSIONS, setting.topics)})
 
 
 def q8(setting: Setting) -> Application:
     """Return query 8: who opened an auction within 10 seconds of registering."""
     job = ps.Job()
-    _registered(setting, job, waits=True).write_parquet(setting.folder / "out").name("out")
+    _registered(setting, job, waits=True).write_parquet(setting.folder / OUT).name(OUT)
     return Application(job, {"q8": Counted(OPENED, (setting.topics[1],))})
 
 
@@ -129,4 +136,4 @@ def _read(topic: str, fields: dict[str, Any], setting: Setting, job: Job) -> ps.
         topic, kafka=setting.kafka, schema=fields, metadata={"timestamp": "at"}, time="at", watermark="500ms",
         until=setting.until, job=job,
     )  # fmt: skip
-    return read.name(topic.partition("-")[0]).parallelism(READERS)
+    return read.name(topic.partition("-")[0]).parallelism(setting.options.get("readers", READERS))

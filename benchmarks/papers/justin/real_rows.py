@@ -3,8 +3,26 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.benchmarks.papers.evaluation import Chart, ChartLine, RealRow, Row, Spread, share, spread
-from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, LOAD, POLICIES, QUERIES, STEP
-from penstock.benchmarks.papers.justin.real_figures import behind_s, carried, ended, lag_s, waiting
+from penstock.benchmarks.papers.justin.real_cases import (
+    DS2,
+    HALF,
+    HALF_POLICIES,
+    LITERAL,
+    LOAD,
+    POLICIES,
+    QUERIES,
+    STEP,
+)
+from penstock.benchmarks.papers.justin.real_figures import (
+    behind_s,
+    carried,
+    ended,
+    freed_s,
+    lag_s,
+    lost,
+    waiting,
+    window_s,
+)
 from penstock.benchmarks.papers.justin.real_state import StateRun
 from penstock.benchmarks.papers.justin.real_state_rows import state_chart, state_rows
 from penstock.benchmarks.papers.real.common_rows import beside_rows, capacity_row
@@ -30,6 +48,7 @@ def rows(states: Sequence[StateRun], runs: Runs) -> list[Row]:
     made = list(state_rows(states))
     for query in QUERIES:
         made += [*_query_rows(runs, query), *_step_rows(runs, query)]
+    made += _half_rows(runs)
     every = [run for own in runs.values() for run in own]
     return [*made, capacity_row(runs), *beside_rows(every)] if every else made
 
@@ -83,6 +102,31 @@ def _step_rows(runs: Runs, query: str) -> Iterator[Row]:
             note=f"{', '.join(f'{each.stateful} instances with state, {each.actions} actions' for each in ends)}; "
             f"{', '.join(f'{lag:.2f}' for lag in lags)} s of input wait at the end; a second or more waited for "
             f"{', '.join('all of it' if each is None else f'{each:.0f} s' for each in behind)} after the step.",
+        )  # fmt: skip
+
+
+def _half_rows(runs: Runs) -> Iterator[Row]:
+    for policy in HALF_POLICIES:
+        seen = runs.get(f"q11-{HALF}-{policy}", ())
+        if not seen:
+            continue
+        window, after = window_s(seen[0]), [freed_s(run) for run in seen]
+        missing, lags = [lost(run) for run in seen], [lag_s(run) for run in seen]
+        is_met = [
+            each is not None and 0.0 <= each <= window and not lacking and lag < 1.0
+            for each, lacking, lag in zip(after, missing, lags, strict=True)
+        ]
+        # One that frees none has not done so to the end of the load.
+        length_s = seen[0].phases[-1].seconds
+        yield RealRow(
+            0, f"q11 by {policy}: the load halves, an instance is freed", "",
+            f"within its {window:g} s, none lost, lag < 1 s", spread([length_s if s is None else s for s in after]),
+            met=all(is_met), unit="s",
+            note=f"Seconds from the step to one instance with state: "
+            f"{', '.join('never' if s is None else f'{s:.0f}' for s in after)}. "
+            f"Bids missing: {', '.join(map(str, missing))} of "
+            f"{', '.join(f'{run.exact:,}' for run in seen)}. {', '.join(f'{lag:.2f}' for lag in lags)} s of input wait "
+            "at the end.",
         )  # fmt: skip
 
 

@@ -4,12 +4,26 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from penstock.benchmarks.papers.justin.real_cases import DS2, LITERAL, OURS, POLICIES, cases
-from penstock.benchmarks.papers.justin.real_figures import behind_s, carried, ended, lag_s
-from penstock.benchmarks.papers.justin.real_queries import OPENED, SESSIONS
+from penstock.benchmarks.papers.justin.real_cases import (
+    DS2,
+    HALF,
+    HALF_LOADS,
+    HALF_POLICIES,
+    LITERAL,
+    OURS,
+    POLICIES,
+    cases,
+    halved,
+)
+from penstock.benchmarks.papers.justin.real_figures import behind_s, carried, ended, freed_s, lag_s, lost, window_s
+from penstock.benchmarks.papers.justin.real_queries import OPENED, OUT, SESSIONS
 from penstock.benchmarks.papers.justin.real_rows import charts, rows
 from penstock.benchmarks.papers.justin.real_state import MEMORY_MB, StateCase, StateRun, state_cases, state_run
 from penstock.benchmarks.papers.justin.real_state_rows import state_chart, state_rows
@@ -22,6 +36,7 @@ from penstock.benchmarks.papers.real.wanted import Wanted
 from penstock.engine.control.steering import scaler
 from penstock.model.control import Control
 from penstock.model.memory_levels import BASE_BYTES, MIB
+from penstock.model.plan import RescalePlan
 from penstock.scheduler.action_log import ActionLog
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
@@ -81,13 +96,14 @@ def test_every_query_keeps_its_state_where_its_rows_wait_and_every_policy_can_be
     for made, _ in cases(Scale.SHORT, 1):
         setting = Setting("127.0.0.1:1", tuple(made.topics), Path("unused"), None, made.options)
         application: Application = attribute(made.application)(setting)
-        plan = application.job.plan(1, apart=True)
+        plan = application.job.plan(made.start["parallelism"], apart=True)
         tasks = {plan.name(task).split(" -> ")[0]: task.parallelism for task in plan.tasks}
-        assert tasks[SESSIONS if made.name.startswith("q11") else OPENED] == 1
+        begins_with = 2 if HALF in made.name else 1
+        assert tasks[SESSIONS if made.name.startswith("q11") else OPENED] == begins_with == made.task_managers
         assert made.start["state_bytes"] == BASE_BYTES
         item = scaler(Control(**made.control))
         assert item.name == made.control["scale"] and item.every_s <= 20.0
-    assert {made.control["scale"] for made, _ in cases(Scale.SHORT, 1)} == set(POLICIES)
+    assert {made.control["scale"] for made, _ in cases(Scale.SHORT, 1)} == set(HALF_POLICIES) > set(POLICIES)
 
 
 def kept_query(folder: Path, memory_mb: float, instances: int, waiting: float = 0.0) -> SeenRun:
@@ -161,6 +177,103 @@ def test_a_step_wants_two_instances_in_few_actions_and_no_lag(tmp_path: Path) ->
     assert met("right", 2) and met("wide", 3) is False and met("late", 2, waiting=30.0) is False
     assert behind_s(kept_query(tmp_path / "quiet", 158.0, 2)) == 0.0
     assert behind_s(kept_query(tmp_path / "behind", 158.0, 2, waiting=30.0)) is None
+
+
+def kept_half(
+    folder: Path, freed_at_s: float, until_s: float = 1e9, *, policy: str = DS2, waiting: float = 0.0, missing: int = 0
+) -> SeenRun:
+    """Write a run whose load halves at 45 s, with two instances up to a time, and none again from another on."""
+    case = halved(Scale.SHORT, policy)
+    phases = tuple(Phase(100 * load, seconds) for load, seconds in case.loads)
+    end_s = int(sum(phase.seconds for phase in phases))
+    (folder / "job" / OUT).mkdir(parents=True)
+    for part, bids in enumerate((700, 300 - missing)):
+        pq.write_table(pa.table({"bids": [bids - 1, 1]}), folder / "job" / OUT / f"{part}.parquet")
+    at_s = [float(second) for second in range(end_s + 2)]
+    sample = {"cpu_s": 0.0, "read": {"bids": 1}, "taken": {SESSIONS: 1}, "shed": 0, "waiting": {"bids": waiting}}
+    run = {
+        "case": asdict(case), "capacity": 100.0, "capacity_after": 100.0,
+        "phases": [asdict(phase) for phase in phases], "begin_ns": 0, "job_begun_ns": -1, "queries": {},
+        "broker_cpu_s": 3.0, "exact": 1_000,
+        "injected": [
+            {"at_ns": int(at * 1e9), "cpu_s": 0.0, "delivered": {"bids": [rows_due(phases, at)]}} for at in at_s
+        ],
+        "samples": [
+            {
+                **sample, "at_ns": int(at * 1e9),
+                "instances": {"bids": 1, f"{SESSIONS} -> {OUT}": 1 if freed_at_s <= at < until_s else 2},
+            }
+            for at in at_s
+        ],
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(run))
+    return SeenRun(folder)
+
+
+def test_an_instance_is_free_once_one_is_left_to_the_end(tmp_path: Path) -> None:
+    assert freed_s(kept_half(tmp_path / "soon", 62.0)) == 17.0
+    assert freed_s(kept_half(tmp_path / "early", 30.0)) == -15.0
+    assert freed_s(kept_half(tmp_path / "never", 1e9)) is None
+    assert freed_s(kept_half(tmp_path / "back", 62.0, 100.0)) is None
+    assert lost(kept_half(tmp_path / "lost", 62.0, missing=3)) == 3
+    assert lost(kept_half(tmp_path / "twice", 62.0, missing=-2)) == -2
+
+
+def test_a_policy_has_the_window_of_its_own_parameters(tmp_path: Path) -> None:
+    windows = {policy: window_s(kept_half(tmp_path / policy, 62.0, policy=policy)) for policy in HALF_POLICIES}
+    # A look in which the load falls and one behind it; the autoscaler waits for 40 s besides.
+    assert windows == pytest.approx({DS2: 20.0, LITERAL: 40.0, OURS: 40.0, "autoscaler": 60.0})
+    for scale in Scale:
+        for policy in HALF_POLICIES:
+            case = halved(scale, policy)
+            assert window_s(SimpleNamespace(case=asdict(case))) < 0.8 * case.loads[1][1]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", HALF_POLICIES)
+def test_every_policy_takes_one_of_two_instances_away_within_its_window_and_not_before(policy: str) -> None:
+    """In windows of its own, of which one has the step in its middle."""
+    control = halved(Scale.SHORT, policy).control
+    item = scaler(Control(**control))
+    memory, number = item.policy.start(), 0
+    tasks = [Task("bids", None), Task("sessions -> out", 100.0, 2, is_stateful=True, hits=1.0, get_ms=0.01)]
+    high, low = HALF_LOADS
+
+    def wanted(load: float) -> list[tuple[int, int]]:
+        nonlocal memory, number
+        number += 1
+        job = Job(tasks, [(0, 1, 1.0)], 100 * load, reuse=[(1, 100.0, 1_000.0)])
+        snapshot = measured(job, time_s=1_000.0 + number * item.every_s, window_s=item.every_s)
+        decided, memory = item.policy.decide(snapshot, memory)
+        return [(size.task, size.parallelism) for size in decided.tasks] if isinstance(decided, RescalePlan) else []
+
+    before = [wanted(high) for _ in range(8)]
+    assert not any((1, 1) in sizes for sizes in before), before
+    looks = round(window_s(SimpleNamespace(case={"control": control})) / item.every_s)  # type: ignore[arg-type]
+    after = [wanted((high + low) / 2), *(wanted(low) for _ in range(looks - 1))]
+    assert any((1, 1) in sizes for sizes in after), after
+
+
+@pytest.mark.parametrize(
+    ("made", "met"),
+    [
+        ({"freed_at_s": 62.0}, True),
+        ({"freed_at_s": 66.0}, False),
+        ({"freed_at_s": 66.0, "policy": OURS}, True),
+        ({"freed_at_s": 30.0}, False),
+        ({"freed_at_s": 1e9}, False),
+        ({"freed_at_s": 62.0, "missing": 1}, False),
+        ({"freed_at_s": 62.0, "missing": -1}, False),
+        ({"freed_at_s": 62.0, "waiting": 64.0}, True),
+        ({"freed_at_s": 62.0, "waiting": 66.0}, False),
+    ],
+)
+def test_a_load_that_halves_frees_an_instance_in_time_and_loses_nothing(
+    made: Mapping[str, Any], met: bool, tmp_path: Path
+) -> None:
+    policy = made.get("policy", DS2)
+    told = {row.row: row for row in rows([], {f"q11-{HALF}-{policy}": [kept_half(tmp_path / "one", **made)]})}
+    row = told[f"q11 by {policy}: the load halves, an instance is freed"]
+    assert row.met is met and row.real and f"Bids missing: {made.get('missing', 0)} of 1,000" in row.note
 
 
 @pytest.mark.long("a minute on real parts; test_state_larger_than_its_memory_is_reached_past_the_page_cache")

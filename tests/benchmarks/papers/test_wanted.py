@@ -91,6 +91,8 @@ def kept(paper: str, name: str, folder: Path) -> Any:
     if paper == "flink_er":
         return test_real_flink_er.kept_run(folder)
     if paper == "justin":
+        if justin.HALF in name:
+            return test_real_justin.kept_half(folder, 62.0, policy=name.removeprefix(f"q11-{justin.HALF}-"))
         return test_real_justin.kept_query(folder, 158.0, 2)
     if paper == "sage":
         return test_real_sage.kept(folder, 0.1, 0.5)
