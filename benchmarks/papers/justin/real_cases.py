@@ -40,12 +40,12 @@ _ROWS_PER_S = 420.0
 _AUTOSCALER_PART = {Scale.FULL: 1 / 15, Scale.SHORT: 1 / 90, Scale.SMOKE: 1 / 300}
 """Of its times: it looks each minute, 10 s or 3 s, and takes nothing away for four times as long."""
 
-_UTILISATION = 0.85
-"""As busy the autoscaler wants instances to be: with its 0.7, and what it adds for a restart, one is not enough."""
+_NO_RESERVE = {"utilisation": 1.0}
+"""For the autoscaler: with its 0.7, and what it adds for a restart, one instance is not enough."""
 
-_LOW = 0.4
-"""Below this share of their time instances have too little to do. As printed it is 0.2 where 0.5 is aimed at; here no
-reserve is, and all of an instance may be busy."""
+_LOW = 0.5
+"""Below this share of their time two instances do less than one can. As printed it is 0.2, where 0.5 is aimed at; here
+no reserve is, and all of an instance may be busy."""
 
 _AS_PRINTED = {"hysteresis": 0.0, "tabu_decisions": 0, "guards_scale_down": False}
 
@@ -101,7 +101,7 @@ def halved(scale: Scale, policy: str) -> RealCase:
 def _shrinking(scale: Scale, policy: str) -> dict[str, Any]:
     """Return the parameters of a policy that is to take an instance away within the run."""
     if policy == AUTOSCALER:
-        return {**autoscaler_times(_AUTOSCALER_PART[scale]), "utilisation": _UTILISATION}
+        return {**autoscaler_times(_AUTOSCALER_PART[scale]), **_NO_RESERVE}
     own = _parameters(scale, policy)
     return own if policy == DS2 else own | {"ds2": {**own["ds2"], "band": {"low": _LOW}}}
 

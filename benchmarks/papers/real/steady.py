@@ -3,9 +3,11 @@
 A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row. Sage sizes it, and is to
 have nothing to do, as the job begins with what it needs. Its action log has what its head saw each second, and what
 Sage saw each minute of the whole job; every policy decides on that once more: after its warm-up it is to want nothing.
-A run that is there is not made again. Exits with 1 if a policy would act, could not see the job, or Sage did act.
+A run that is there is not made again. Exits with 1 if a policy would act, could not see the job, or looked less than
+twice, or Sage did act.
 
-With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm.
+With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm. The load lasts for three
+of its looks at least. All times of the autoscaler, which looks each quarter of an hour, are a fifteenth of its own.
 """
 
 import argparse
@@ -20,14 +22,24 @@ from typing import Any
 from penstock.benchmarks.papers.flink_er.real_applications import held
 from penstock.benchmarks.papers.flink_er.real_cases import case
 from penstock.benchmarks.papers.real.application import Application, Setting, attribute
+from penstock.benchmarks.papers.real.autoscaler_times import AUTOSCALER, autoscaler_times
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.runner import run_case
 from penstock.benchmarks.papers.real.scale import Scale
 from penstock.benchmarks.papers.real.seen import ACTIONS, SeenRun
-from penstock.benchmarks.papers.real.steady_policies import WARM_UP_S, PolicyLine, Recorded, lines
+from penstock.benchmarks.papers.real.steady_policies import (
+    LEAST_LOOKS,
+    WARM_UP_S,
+    PolicyLine,
+    Recorded,
+    Verdict,
+    lines,
+)
 from penstock.engine.control.recorded_windows import ticks_of, wholes_of
-from penstock.engine.control.steering import role_of
+from penstock.engine.control.steering import OF_A_JOB, role_of, steering
+from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.plan import Placement
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
 from penstock.scheduler.ownership import Resource
@@ -61,31 +73,38 @@ _STATE_BYTES = min(BUDGETS)
 _HELD_WORDS = 9_000
 """They fill four fifths of that: none is to want less, or more."""
 
-SHEDS = "qod"
-"""The policy that acts on keep rates; the others that act size the job."""
+ACTING_LOOKS = 3
+"""An acting policy looks so often at least."""
+
+AUTOSCALER_PART = 1 / 15
+"""Of its times: it looks each minute, and takes nothing away for four."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Record the job, and print a line for each policy."""
     parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.papers.real.steady", description=__doc__)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="where the run is kept")
-    parser.add_argument("--minutes", metavar="M", type=float, default=30.0, help="how long the load lasts")
+    parser.add_argument(
+        "--minutes", metavar="M", type=float, default=32.0,
+        help="how long the load lasts, default 32: the autoscaler looks twice in it",
+    )  # fmt: skip
     parser.add_argument("--act", metavar="POLICY", default="", help="the policy that acts, instead of Sage")
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    if arguments.act:
-        acting = acting_case(60.0 * arguments.minutes, arguments.act)
-        done = actions(recorded(acting, arguments.out / acting.name))
-        print(f"{arguments.act}: {len(done)} actions in {arguments.minutes:g} minutes: {'; '.join(done) or 'none'}")
-        return 1 if done else 0
-    run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
+    try:
+        if arguments.act:
+            acting = acting_case(60.0 * arguments.minutes, arguments.act)
+            return show_acting(arguments.act, recorded(acting, arguments.out / acting.name))
+        run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
+    except OptionError as error:
+        parser.error(str(error))
     log = run.folder / ACTIONS
     found = lines(Recorded([*ticks_of(log)], [*wholes_of(log)], plan_of(steady_case(60.0))), CONTROL)
     with (arguments.out / "policies.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(line)) + "\n" for line in found)
     show(run, found)
     acted = actions(run)
-    print(f"Sage acted {len(acted)} times: {'; '.join(acted) or 'not once'}")
+    print(f"Sage acted {len(acted)} times in {looks_of('sage', run)} looks: {'; '.join(acted) or 'not once'}")
     return 0 if is_calm(found) and not acted else 1
 
 
@@ -122,17 +141,54 @@ def plan_of(steady: RealCase) -> ExecutionGraph:
 
 
 def acting_case(seconds: float, policy: str) -> RealCase:
-    """Return the run in which a policy acts."""
-    own: dict[str, Any] = {"shed": SHEDS} if policy == SHEDS else {"scale": policy, **CONTROL}
-    if Resource.ALLOCATIONS in role_of(policy).owns:
+    """Return the run in which a policy acts, for so long, or for `ACTING_LOOKS` of its looks if that is longer.
+
+    Raises:
+        OptionError: there is no such policy.
+    """
+    control = {"mode": "act", **_acts(policy)}
+    enough_s = WARM_UP_S + ACTING_LOOKS * every_s(policy, control)
+    return replace(steady_case(max(seconds, enough_s)), name=f"{NAME}-{policy}", control=control)
+
+
+def _acts(policy: str) -> dict[str, Any]:
+    """Return the options of `Control` by which a policy decides on what it owns."""
+    owns = role_of(policy).owns
+    if Resource.KEEP_RATES in owns:
+        return {"shed": policy}
+    if Resource.STARTS in owns:
+        return {"placement": policy}
+    own: dict[str, Any] = {"scale": policy, **CONTROL}
+    if Resource.ALLOCATIONS in owns:
         own["first_cores"] = CORES
-    return replace(steady_case(seconds), name=f"{NAME}-{policy}", control={"mode": "act", **own})
+    if policy == AUTOSCALER:
+        own["parameters"] = autoscaler_times(AUTOSCALER_PART)
+    return own
+
+
+def every_s(policy: str, control: Mapping[str, Any]) -> float:
+    """Return the seconds between two looks of a policy that acts by such a control."""
+    return steering(policy, {**OF_A_JOB.get(policy, {}), **control.get("parameters", {})}).every_s
+
+
+def looks_of(policy: str, run: SeenRun) -> int:
+    """Return how often a policy of a run has decided once the job was warm, by its action log."""
+    at_s, count = -math.inf, 0
+    for entry in read_log(run.folder / ACTIONS):
+        if entry.kind is EntryKind.SNAPSHOT:
+            at_s = float(entry.content["content"]["time_s"])
+        count += entry.kind is EntryKind.DECISION and entry.content["policy"] == policy and at_s >= WARM_UP_S
+    return count
 
 
 def actions(run: SeenRun) -> list[str]:
-    """Return what was begun once the job was warm, each with when and why."""
+    """Return what was begun or moved once the job was warm, each with when and why."""
     log, at_s, begun = run.folder / ACTIONS, {}, list[str]()
     for entry in read_log(log):
+        if entry.kind is EntryKind.DECISION and entry.content["decision"]["kind"] == Placement.__name__:
+            time_s = at_s.get(entry.content["snapshot"], math.inf)
+            if time_s >= WARM_UP_S and entry.content["decision"]["moves"]:
+                begun.append(f"at {time_s:.0f} s {entry.content['decision']['reason']}")
         if entry.kind is EntryKind.SNAPSHOT:
             seen = entry.content["content"]
             at_s[seen["number"]] = float(seen["time_s"])
@@ -145,7 +201,7 @@ def actions(run: SeenRun) -> list[str]:
 
 def _is_action(result: Mapping[str, Any]) -> bool:
     rates = [*result["detail"].get("sources", {}).values(), *result["detail"].get("branches", {}).values()]
-    return result["outcome"] == "begun" or any(rate < 1.0 for rate in rates)
+    return result["outcome"] == "begun" or bool(result["detail"].get("moved")) or any(rate < 1.0 for rate in rates)
 
 
 def recorded(steady: RealCase, folder: Path) -> SeenRun:
@@ -154,23 +210,39 @@ def recorded(steady: RealCase, folder: Path) -> SeenRun:
 
 
 def is_calm(found: Sequence[PolicyLine]) -> bool:
-    """Return whether every policy that looked once it was warm saw the job and would have left it alone."""
-    return all(line.actions == 0 and line.measured == line.looks for line in found)
+    """Return whether every policy looked often enough once it was warm, saw the job, and would have left it alone."""
+    return all(line.verdict is Verdict.CALM for line in found)
+
+
+def show_acting(policy: str, run: SeenRun) -> int:
+    """Print what a policy that acts has done, and return 1 if it changed something, or was not seen."""
+    done, looks = actions(run), looks_of(policy, run)
+    verdict = Verdict.ACTS if done else Verdict.CALM if looks >= LEAST_LOOKS else Verdict.NOT_SEEN
+    minutes, often_s = run.bounds[-1][1] / 60, every_s(policy, run.case["control"])
+    print(
+        f"{policy}: {verdict}, {len(done)} actions in {looks} looks, one each {often_s:g} s, in {minutes:.3g} minutes: "
+        f"{'; '.join(done) or 'none'}"
+    )
+    if policy == AUTOSCALER:
+        print(f"All of its times are {AUTOSCALER_PART:.3g} of what they are by default.")
+    return 0 if verdict is Verdict.CALM else 1
 
 
 def show(run: SeenRun, found: Sequence[PolicyLine]) -> None:
     """Print the table."""
-    text = ("policy", "first action")
-    titles = ("policy", "every s", "looks", "measured", "actions", "first action")
+    text = ("policy", "verdict", "first action")
+    titles = ("policy", "every s", "looks", "measured", "actions", "verdict", "first action")
     print_table(
         [Column(title, figures=title not in text) for title in titles],
-        [
-            [line.policy, f"{line.every_s:g}", *map(str, (line.looks, line.measured, line.actions)), line.first]
-            for line in found
-        ],
+        [_cells(line) for line in found],
         stream=sys.stdout,
     )
     print(f"{run.bounds[-1][1] / 60:.3g} minutes at {LINES_PER_S:g} lines of four words a second; two instances ran")
+
+
+def _cells(line: PolicyLine) -> list[str]:
+    counts = map(str, (line.looks, line.measured, line.actions))
+    return [line.policy, f"{line.every_s:g}", *counts, line.verdict, line.first]
 
 
 if __name__ == "__main__":

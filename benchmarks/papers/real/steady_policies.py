@@ -5,6 +5,7 @@ Those that shed decide as on a job, where what waits, what is old, and what a ro
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, cast
 
 from penstock.engine.control.joined_windows import joined
@@ -21,6 +22,9 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import Steering
 from penstock.scheduler.loop_state import LoopDecision
 from penstock.scheduler.ownership import Level, Resource, is_empty
+
+LEAST_LOOKS = 2
+"""Who has looked less often has not been seen to leave a job alone."""
 
 WARM_UP_S = 60.0
 """So long after its start a job compiles, fills its caches, and reads what waited."""
@@ -101,6 +105,15 @@ def _steering(name: str, control: Mapping[str, Any]) -> Steering:
     return scaler(Control(scale=name, **control))
 
 
+class Verdict(StrEnum):
+    """What is to be said of a policy over a steady job."""
+
+    CALM = "calm"
+    ACTS = "acts"
+    NOT_MEASURED = "not measured"
+    NOT_SEEN = "not seen"
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyLine:
     """A policy over a recorded job: how often it looked once it was warm, saw what it needs, and would have acted.
@@ -114,6 +127,15 @@ class PolicyLine:
     measured: int
     actions: int
     first: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it left the job alone, as far as can be said."""
+        if self.actions:
+            return Verdict.ACTS
+        if self.looks < LEAST_LOOKS:
+            return Verdict.NOT_SEEN
+        return Verdict.CALM if self.measured == self.looks else Verdict.NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,27 @@
 """What policies want of a recorded job is counted once it is warm."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from penstock.benchmarks.papers.real.kept_case import FINISHED
 from penstock.benchmarks.papers.real.seen import ACTIONS
 from penstock.benchmarks.papers.real.steady import (
     CONTROL,
     acting_case,
     actions,
+    every_s,
     is_calm,
+    looks_of,
+    main,
     plan_of,
     recorded,
     show,
+    show_acting,
     steady_case,
 )
 from penstock.benchmarks.papers.real.steady_policies import (
@@ -21,12 +29,15 @@ from penstock.benchmarks.papers.real.steady_policies import (
     PolicyLine,
     Recorded,
     Seen,
+    Verdict,
     lines,
     looks,
 )
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.recorded_windows import ticks_of, wholes_of
-from penstock.model.plan import Cause, NoChange, RescalePlan, ShedPlan, TaskSize
+from penstock.engine.control.steering import scaler
+from penstock.model.control import Control
+from penstock.model.plan import Cause, Move, NoChange, Placement, RescalePlan, ShedPlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog
 from tests.engine.control.recorded import second
@@ -55,7 +66,8 @@ def test_every_policy_has_a_line() -> None:
     found = lines(Recorded(seconds, wholes, plan_of(steady_case(60.0))), CONTROL)
     assert [line.policy for line in found] == sorted(POLICIES)
     # One that looks every quarter of an hour has not looked.
-    assert {line.policy: line.looks for line in found}["autoscaler"] == 0
+    (seldom,) = [line for line in found if line.policy == "autoscaler"]
+    assert seldom.looks == 0 and seldom.verdict is Verdict.NOT_SEEN and not is_calm(found)
     # The first minute is the warm-up, and so is what settles of it.
     assert {line.policy: (line.looks, line.measured) for line in found}["sage"] == (2, 2)
 
@@ -74,8 +86,15 @@ def test_what_changes_something_is_an_action_and_blindness_is_none() -> None:
 
 def test_a_run_is_calm_if_every_policy_saw_it_and_wanted_nothing() -> None:
     calm = PolicyLine("ds2", 10.0, 5, 5, 0, "")
-    assert is_calm([calm]) and is_calm([replace(calm, looks=0, measured=0)])
-    assert not is_calm([calm, replace(calm, actions=1)]) and not is_calm([replace(calm, measured=4)])
+    assert is_calm([calm]) and is_calm([replace(calm, looks=2, measured=2)])
+    for line, verdict in (
+        (replace(calm, actions=1), Verdict.ACTS),
+        (replace(calm, measured=4), Verdict.NOT_MEASURED),
+        (replace(calm, looks=0, measured=0), Verdict.NOT_SEEN),
+        (replace(calm, looks=1, measured=1), Verdict.NOT_SEEN),
+        (replace(calm, looks=1, measured=1, actions=1), Verdict.ACTS),
+    ):
+        assert line.verdict is verdict and not is_calm([calm, line])
 
 
 @pytest.mark.slow
@@ -110,11 +129,84 @@ def test_what_an_acting_policy_begins_once_the_job_is_warm_is_counted(tmp_path: 
     done = actions(Ran())  # type: ignore[arg-type]
     assert [line.partition(" s ")[0] for line in done] == ["at 80", "at 90"]
     assert "more" in done[0] and "0.5" in done[1]
+    assert looks_of("ds2", Ran()) == 0  # type: ignore[arg-type]
+
+
+def test_instances_that_are_placed_or_moved_later_are_actions(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    with ActionLog(tmp_path / ACTIONS, durable=False) as log:
+        for number, time_s in enumerate((WARM_UP_S - 1, WARM_UP_S + 1, WARM_UP_S + 2), 1):
+            snapshot = replace(second(int(time_s)), time_s=time_s, number=number)
+            log.snapshot(snapshot)
+            log.decision(snapshot, "placement", Placement((Move(0, 0),), "it has room"))
+            log.decision(snapshot, "qod", NoChange("it fits"))
+        log.decision(snapshot, "placement", Placement((), "nothing to place"))
+        log.result(snapshot, "qod", "applied", {"sources": {}, "moved": {"counts[0]": {"took_ms": 3.0}}})
+    ran: Any = SimpleNamespace(folder=tmp_path)
+    assert [line.partition(" s ")[0] for line in actions(ran)] == ["at 61", "at 62", "at 62"]
+    # The warm-up does not count.
+    assert (looks_of("qod", ran), looks_of("placement", ran)) == (2, 3)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_can_act_and_looks_three_times_at_least(policy: str) -> None:
+    for seconds in (60.0, 1_200.0):
+        acting = acting_case(seconds, policy)
+        control = Control(**acting.control)
+        assert policy in control.policies and (control.may_shed or control.may_scale)
+        if control.scalers:
+            assert scaler(control).every_s == every_s(policy, acting.control)
+        ((_, length_s),) = acting.loads
+        assert length_s >= max(seconds, WARM_UP_S + 3 * every_s(policy, acting.control))
+        assert length_s <= max(seconds, 600.0)
+
+
+def test_who_acts_in_vain_and_who_is_not_seen_are_told_with_the_number_of_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job").mkdir()
+    case = acting_case(600.0, "autoscaler")
+    ran: Any = SimpleNamespace(folder=tmp_path, case=asdict(case), bounds=[(0.0, 600.0)])
+
+    def look(*times_s: float, outcome: str = "") -> None:
+        with ActionLog(tmp_path / ACTIONS, durable=False) as log:
+            for time_s in times_s:
+                snapshot = replace(second(int(time_s)), time_s=time_s)
+                log.snapshot(snapshot)
+                log.decision(snapshot, "autoscaler", NoChange("capacity suffices"))
+                if outcome:
+                    log.result(snapshot, "autoscaler", outcome, {})
+
+    look(60.0)
+    assert show_acting("autoscaler", ran) == 1
+    look(120.0)
+    assert show_acting("autoscaler", ran) == 0
+    look(180.0, outcome="begun")
+    assert show_acting("autoscaler", ran) == 1
+    said = capsys.readouterr().out
+    assert "autoscaler: not seen, 0 actions in 1 looks, one each 60 s, in 10 minutes: none" in said
+    assert "autoscaler: calm, 0 actions in 2 looks" in said and "autoscaler: acts, 1 actions in 3 looks" in said
+    assert "All of its times are 0.0667 of what they are by default." in said
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"), [("ds3", "there is no policy 'ds3'"), ("ds2", "has a run of another case: loads was")]
+)
+def test_what_cannot_be_run_is_refused_in_a_sentence(
+    policy: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "steady-ds2"
+    folder.mkdir()
+    (folder / FINISHED).write_text(json.dumps({"case": asdict(acting_case(1_200.0, "ds2"))}))
+    with pytest.raises(SystemExit) as refused:
+        main(["--out", str(tmp_path), "--minutes", "10", "--act", policy])
+    assert refused.value.code == 2 and said in " ".join(capsys.readouterr().err.split())
 
 
 def test_cases_say_who_acts() -> None:
-    sizing, shedding = acting_case(600.0, "ds2"), acting_case(600.0, "qod")
+    sizing, shedding, placing = (acting_case(600.0, policy) for policy in ("ds2", "qod-paper", "placement"))
     assert (sizing.control["scale"], sizing.control["mode"]) == ("ds2", "act")
-    assert (shedding.control["shed"], "scale" in shedding.control) == ("qod", False)
+    assert (shedding.control["shed"], "scale" in shedding.control) == ("qod-paper", False)
+    assert (placing.control["placement"], {"scale", "shed"} & placing.control.keys()) == ("placement", set())
     assert sizing.loads == steady_case(600.0).loads and not sizing.is_watched
     assert list(sizing.first) == list(sizing.topics)
