@@ -90,8 +90,9 @@ def window_s(run: SeenRun) -> float:
     """
     item = scaler(Control(**run.case["control"]))
     own = parameters_of(item.policy)
-    looks = own.get("pace.activation", own.get("ds2.pace.activation"))
-    return item.every_s * (1 + int(looks)) + float(own.get("scale_down_wait_s", 0.0))
+    looks = int(own["pace.activation" if "pace.activation" in own else "ds2.pace.activation"])
+    wait_s = float(own.get("scale_down_wait_s", 0.0))
+    return item.every_s * (1 + looks) + wait_s
 
 
 def lost(run: SeenRun) -> int:

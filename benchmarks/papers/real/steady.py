@@ -183,7 +183,7 @@ def looks_of(policy: str, run: SeenRun) -> int:
 
 def actions(run: SeenRun) -> list[str]:
     """Return what was begun or moved once the job was warm, each with when and why."""
-    log, at_s, begun = run.folder / ACTIONS, {}, list[str]()
+    log, at_s, begun = run.folder / ACTIONS, dict[int, float](), list[str]()
     for entry in read_log(log):
         if entry.kind is EntryKind.DECISION and entry.content["decision"]["kind"] == Placement.__name__:
             time_s = at_s.get(entry.content["snapshot"], math.inf)
