@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from penstock.benchmarks.papers.justin.real_queries import BIDS, EXACT_BIDS, Q8, Q11, SELLERS
+from penstock.benchmarks.papers.justin.real_queries import BIDS, EXACT_BIDS, Q8, Q11, Q11_HELD, SELLERS
 from penstock.benchmarks.papers.real.autoscaler_times import AUTOSCALER, autoscaler_times
 from penstock.benchmarks.papers.real.case import RealCase
 from penstock.benchmarks.papers.real.scale import Scale
@@ -34,6 +34,15 @@ STEP_SECONDS = {Scale.FULL: (120.0, 480.0), Scale.SHORT: (45.0, 105.0), Scale.SM
 INTERVAL_S = {Scale.FULL: 120.0, Scale.SHORT: 20.0, Scale.SMOKE: 6.0}
 """How often policies look, those of Justin; DS2 has its own 10 s."""
 
+HELD, HELD_POLICIES = "q11-held", (DS2, OURS)
+"""The query whose state is larger than the least memory that there is to choose from, and who sizes it."""
+
+HELD_LEAST = f"{HELD}-least"
+"""Its control: two instances with the least of these memories."""
+
+HELD_MB = (16, 24, 32, 48, 64, 80, 96, 112, 128, 158)
+"""Memory of an instance that can be chosen there, MB."""
+
 _ROWS_PER_S = 420.0
 """About what one instance takes: to measure it takes longer than a small run."""
 
@@ -47,6 +56,7 @@ _LOW = 0.5
 """Below this share of their time two instances do less than one can. As printed it is 0.2, where 0.5 is aimed at; here
 no reserve is, and all of an instance may be busy."""
 
+_MB = 1 << 20
 _AS_PRINTED = {"hysteresis": 0.0, "tabu_decisions": 0, "guards_scale_down": False}
 
 
@@ -98,6 +108,29 @@ def halved(scale: Scale, policy: str) -> RealCase:
     )
 
 
+def held(scale: Scale, policy: str) -> RealCase:
+    """Return the run of query 11 with some 60 MB of state."""
+    plain = case(scale, "q11", policy)
+    choices = {"budgets": tuple(each * _MB for each in HELD_MB)} if policy == OURS else {}
+    return replace(
+        plain,
+        name=f"{HELD}-{policy}",
+        application=Q11_HELD,
+        control={**plain.control, "parameters": {**plain.control["parameters"], **choices}},
+        # A batch of 64 profiles takes 1.3 MB.
+        start={**plain.start, "channel_bytes": 4 * _MB},
+    )
+
+
+def held_least(scale: Scale) -> RealCase:
+    """Return the run of the same query with two instances that keep the least memory; nobody sizes it."""
+    plain = held(scale, DS2)
+    start = {**plain.start, "parallelism": 2, "state_bytes": HELD_MB[0] * _MB}
+    return replace(
+        plain, name=HELD_LEAST, control={}, is_watched=True, task_managers=2, start=start, capacity=_ROWS_PER_S
+    )
+
+
 def _shrinking(scale: Scale, policy: str) -> dict[str, Any]:
     """Return the parameters of a policy that is to take an instance away within the run."""
     if policy == AUTOSCALER:
@@ -119,7 +152,8 @@ def cases(scale: Scale, runs: int) -> Times:
     """Return what can be run, and how often each is."""
     constant = [case(scale, query, policy) for query in QUERIES for policy in POLICIES]
     stepping = [stepped(scale, policy) for policy in POLICIES]
-    every = [*constant, *stepping, *(halved(scale, policy) for policy in HALF_POLICIES)]
+    large = [*(held(scale, policy) for policy in HELD_POLICIES), held_least(scale)]
+    every = [*constant, *large, *stepping, *(halved(scale, policy) for policy in HALF_POLICIES)]
     if scale is Scale.SMOKE:
         return in_smoke([(replace(each, capacity=_ROWS_PER_S), 1) for each in every], (f"q11-{DS2}",))
     return [(each, runs) for each in every]

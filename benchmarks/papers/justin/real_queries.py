@@ -19,7 +19,7 @@ from penstock.dsl.job import Job
 from penstock.model.aggregates import UserAggregate
 
 _MODULE = "penstock.benchmarks.papers.justin.real_queries"
-Q8, Q11 = f"{_MODULE}:q8", f"{_MODULE}:q11"
+Q8, Q11, Q11_HELD = f"{_MODULE}:q8", f"{_MODULE}:q11", f"{_MODULE}:q11_held"
 EXACT_BIDS = f"{_MODULE}:exact_sessions"
 BIDS = {"bids": f"{_MODULE}:bids"}
 SELLERS = {"persons": f"{_MODULE}:persons", "auctions": f"{_MODULE}:auctions"}
@@ -33,6 +33,9 @@ OUT = "out"
 
 ROW_S = 0.002
 READERS = 2
+PROFILE_BYTES = 20_000
+"""Of what comes with a bid and is kept while its session is open, where state is to be large."""
+
 _POOL = 20_000
 _BIDDERS, _PEOPLE = 4_000, 2_000
 _SEED = 25
@@ -95,6 +98,25 @@ def q11(setting: Setting) -> Application:
         setting.folder / OUT
     ).name(OUT)
     return Application(job, {"q11": Counted(SESSIONS, setting.topics)})
+
+
+def q11_held(setting: Setting) -> Application:
+    """Return query 11 in which each session keeps the last profile of its bidder: some 60 MB of state."""
+    job = ps.Job()
+    read = _read(setting.topics[0], {"bidder": int, "price": int}, setting, job)
+    profiled = read.map_batches(with_profiles, pa.schema([*read.schema, pa.field("profile", pa.string())]))
+    figures = {"bids": ps.count(), "profile": ps.last("profile"), "waited": ps.aggregate(Waited(), "price")}
+    sessions = profiled.name("profiled").key_by("bidder").window(ps.session("10s")).agg(**figures).name(SESSIONS)
+    sessions.select("bidder", "bids").write_parquet(setting.folder / OUT).name(OUT)
+    return Application(job, {"q11": Counted(SESSIONS, setting.topics)})
+
+
+def with_profiles(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return bids with a profile each."""
+    offsets = np.arange(rows.num_rows + 1, dtype=np.int32) * PROFILE_BYTES
+    text = np.random.default_rng(_SEED).integers(32, 127, rows.num_rows * PROFILE_BYTES, np.uint8)
+    profiles = pa.Array.from_buffers(pa.string(), rows.num_rows, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    return rows.append_column("profile", profiles)
 
 
 def q8(setting: Setting) -> Application:
