@@ -34,6 +34,10 @@ class EntryKind(StrEnum):
     RESULT = "result"
 
 
+GOES_ON = "goes_on"
+"""What the line of a policy has, as true, whose memory goes on from the job's plan before."""
+
+_OPTIONAL: Mapping[EntryKind, set[str]] = {EntryKind.POLICY: {GOES_ON}}
 _KEYS = {
     EntryKind.LOG: {"format"},
     EntryKind.POLICY: {"policy", "parameters"},
@@ -93,9 +97,10 @@ class ActionLog:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def policy(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Record that a policy starts with an empty memory."""
-        self._append(EntryKind.POLICY, policy=name, parameters=dict(parameters))
+    def policy(self, name: str, parameters: Mapping[str, Any], *, goes_on: bool = False) -> None:
+        """Record that a policy starts with an empty memory, or ``goes_on`` over another plan of its job."""
+        said = {GOES_ON: True} if goes_on else {}
+        self._append(EntryKind.POLICY, policy=name, parameters=dict(parameters), **said)
 
     def snapshot(self, snapshot: ClusterSnapshot) -> None:
         """Record the snapshot on which the following decisions are based."""
@@ -166,4 +171,6 @@ def _kind(content: Any) -> EntryKind | None:
     """Remove and return the kind of a line's object; None if the object is not a log line."""
     name = content.pop("kind", None) if isinstance(content, dict) else None
     kind = next((kind for kind in EntryKind if kind == name), None)
-    return kind if kind is not None and content.keys() == _KEYS[kind] else None
+    if kind is None or not _KEYS[kind] <= content.keys() <= _KEYS[kind] | _OPTIONAL.get(kind, set()):
+        return None
+    return kind

@@ -40,12 +40,14 @@ from penstock.scheduler.true_rates import (
 class TaskHistory:
     """The history of a task.
 
-    ``observed``: parallelism and true rate at past actions. ``down_since_s``: start of the
+    ``parallelism``: instances at the last look, 0: there was none. ``observed``: those and the true rate at past
+    actions. ``down_since_s``: start of the
     present run of scale-down proposals, ``down_most`` the largest parallelism among them. ``before`` and ``expected``:
     true rate before the last scale-up, and the rate expected of it. ``catching_up``: rates of a source while it caught
     up.
     """
 
+    parallelism: int = 0
     observed: tuple[tuple[int, float], ...] = ()
     down_since_s: float | None = None
     down_most: int = 0
@@ -113,8 +115,10 @@ class Autoscaler:
         """Scale the due applications in which a task that would change is outside its band."""
         of, names = snapshot.tasks.application, snapshot.task_names()
         refused = _refused_tasks(snapshot)
+        count = np.bincount(snapshot.instances.task, minlength=len(names)).tolist()
         past = [
-            _without_expectation(memory.histories.get(name, TaskHistory()), "/".join(name) in refused) for name in names
+            _at_present(memory.histories.get(name, TaskHistory()), now, "/".join(name) in refused)
+            for name, now in zip(names, count, strict=True)
         ]
         needs = self._needs(snapshot, past)
         scaling_round = open_round(snapshot, self.pace, memory.pace_states, needs.rates, needs.missing)
@@ -135,8 +139,7 @@ class Autoscaler:
         decision, pace_states = round_decision(
             snapshot, self.pace, scaling_round, sizes, "true rates are outside of their band", numbers
         )
-        histories = {name: history for name, history in zip(names, past, strict=True) if history != TaskHistory()}
-        return decision, AutoscalerMemory(pace_states, histories)
+        return decision, AutoscalerMemory(pace_states, dict(zip(names, past, strict=True)))
 
     def _needs(self, snapshot: ClusterSnapshot, histories: list[TaskHistory]) -> _Needs:
         instances, tasks, edges = snapshot.instances, snapshot.tasks, snapshot.edges
@@ -224,8 +227,8 @@ class Autoscaler:
         parallelism, rate = float(needs.rates.parallelism[task]), float(needs.true_rate[task])
         observed = (*history.observed, (int(parallelism), rate))[-self.history :]
         if target_parallelism <= parallelism or not np.isfinite(rate):
-            return TaskHistory(observed=observed if np.isfinite(rate) else history.observed)
-        return TaskHistory(observed=observed, before=rate, expected=rate * target_parallelism / parallelism)
+            return TaskHistory(int(parallelism), observed if np.isfinite(rate) else history.observed)
+        return TaskHistory(int(parallelism), observed, before=rate, expected=rate * target_parallelism / parallelism)
 
     def _excessive_gc(self, snapshot: ClusterSnapshot) -> Bools:
         """Return the applications that spend too much time collecting garbage; none where it was not measured."""
@@ -239,8 +242,18 @@ def _refused_tasks(snapshot: ClusterSnapshot) -> frozenset[str]:
     return frozenset(subject for subject, what in rows if what == "parallelism")
 
 
-def _without_expectation(history: TaskHistory, is_refused: bool) -> TaskHistory:
-    """Return a history that expects nothing of a scale-up that was not granted."""
+def _at_present(history: TaskHistory, parallelism: int, is_refused: bool) -> TaskHistory:
+    """Return the part of a history that holds with so many instances.
+
+    Nothing is expected of a scale-up that was not granted, or that others came after.
+    """
+    before, expected, seen = history.before, history.expected, history.parallelism
+    if parallelism == seen or not seen:
+        history = replace(history, parallelism=parallelism)
+    else:
+        asked = None if not before or expected is None else round(seen * expected / before)
+        before, expected = (before, expected) if asked == parallelism else (None, None)
+        history = TaskHistory(parallelism, history.observed, before=before, expected=expected)
     return replace(history, before=None, expected=None) if is_refused else history
 
 

@@ -107,7 +107,8 @@ class FlinkEr:
     def decide(self, snapshot: ClusterSnapshot, memory: FlinkErMemory) -> tuple[Decision, FlinkErMemory]:
         """Return one plan of routes, bucket moves and sizes for all applications that lag."""
         limits = self._capacities(snapshot, memory)
-        refused = without_growth(snapshot)
+        had = None if memory.owners is None or memory.tasks != snapshot.tasks.name else memory.owners
+        refused = without_growth(snapshot, had)
         full = still_full(snapshot, memory.full) | refused
         # What was asked for in vain settles nothing.
         gone = {name.partition("/")[0] for name in refused}
@@ -129,7 +130,9 @@ class FlinkEr:
             arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
         plan, network = _Plan(snapshot, self, arriving_part, full.keys()), Network(snapshot, limits, needed)
         done: set[int] = set()
-        before, concerned = dict(memory.concerned), dict[str, int]()
+        # Looks at other instances are not those after each other.
+        same = had is not None and np.array_equal(had, snapshot.instances.task)
+        before, concerned = dict(memory.concerned) if same else {}, dict[str, int]()
         for application, tasks, headroom in self._concerned(snapshot, network, lags, slow):
             name = snapshot.applications.name[application]
             if application in done:

@@ -60,6 +60,14 @@ class Guarded(Policy[GuardedMemory[Memory]]):
         return allowed, GuardedMemory(after, snapshot, usual_wait, refusals)
 
 
+def over_another_plan(memory: GuardedMemory[Memory]) -> GuardedMemory[Memory]:
+    """Return the memory with which a policy goes on once its job has another plan.
+
+    The last snapshot is dropped: rows are of other instances in the next one, and positions go back to a checkpoint.
+    """
+    return replace(memory, last_snapshot=None)
+
+
 def guarded(policy: Policy[Any], limits: PlanLimits) -> Guarded[Any]:
     """Return the policy between guards; a guarded policy is returned unchanged."""
     return policy if isinstance(policy, Guarded) else Guarded(policy, limits)

@@ -4,7 +4,7 @@ Called by the scaling policies, which keep a `PaceState` of every application.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,13 +41,21 @@ class Pace:
 
     def wait_reasons(self, snapshot: ClusterSnapshot, states: PaceStates, settled_s: Floats) -> list[str | None]:
         """Return, for every application, the reason why it must wait, or None; ``settled_s`` is by task."""
-        settled = np.full(len(snapshot.applications), np.inf)
-        np.fmin.at(settled, snapshot.tasks.application, settled_s)
         names = snapshot.applications.name
         return [
             self._wait_reason(snapshot, states.get(name, PaceState()), since_s)
-            for name, since_s in zip(names, settled, strict=True)
+            for name, since_s in zip(names, _by_application(snapshot, settled_s), strict=True)
         ]
+
+    def after_settling(self, snapshot: ClusterSnapshot, states: PaceStates, settled_s: Floats) -> PaceStates:
+        """Return the states without evaluations from before the last action on an application, its own or another's."""
+        ages_s = dict(zip(snapshot.applications.name, _by_application(snapshot, settled_s).tolist(), strict=True))
+        return {
+            name: replace(state, evaluations=0)
+            if snapshot.time_s - ages_s.get(name, np.inf) > state.evaluated_s
+            else state
+            for name, state in states.items()
+        }
 
     def _wait_reason(self, snapshot: ClusterSnapshot, state: PaceState, settled_s: float) -> str | None:
         if snapshot.time_s - state.evaluated_s < self.interval_s - ROUNDING_S:
@@ -73,6 +81,13 @@ class Pace:
 def after_action(states: PaceStates, names: Sequence[str], time_s: float) -> PaceStates:
     """Return the states after an action on the applications of these names."""
     return {**states, **{name: PaceState(time_s, time_s, 0) for name in names}}
+
+
+def _by_application(snapshot: ClusterSnapshot, settled_s: Floats) -> Floats:
+    """Return the time since the last action on each application; ``settled_s`` is by task."""
+    settled = np.full(len(snapshot.applications), np.inf)
+    np.fmin.at(settled, snapshot.tasks.application, settled_s)
+    return settled
 
 
 def _evaluated(state: PaceState, time_s: float) -> PaceState:

@@ -4,17 +4,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from penstock.model.columns import Ints
 from penstock.model.snapshot import ClusterSnapshot
 
 
-def without_growth(snapshot: ClusterSnapshot) -> dict[str, int]:
-    """Return the tasks, as application/task, that got none of what was asked for, with the instances that they have."""
+def without_growth(snapshot: ClusterSnapshot, owners: Ints | None = None) -> dict[str, int]:
+    """Return the tasks, as application/task, that got none of what was asked for, with the instances that they have.
+
+    ``owners``: the tasks of the instances that there were when it was asked for, None: of those that there are.
+    """
     refusals = snapshot.refusals
     if refusals.granted is None or not len(refusals):
         return {}
     now = _instances(snapshot)
+    had = now if owners is None else _instances(snapshot, owners)
     rows = zip(refusals.subject, refusals.what, refusals.granted.tolist(), strict=True)
-    return {of: now[of] for of, what, granted in rows if what == "parallelism" and granted <= now.get(of, 0)}
+    return {of: now[of] for of, what, granted in rows if what == "parallelism" and granted <= had.get(of, 0)}
 
 
 def without_memory(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
@@ -41,6 +46,7 @@ def still_full(snapshot: ClusterSnapshot, full: Sequence[tuple[str, int]]) -> di
     return {name: count for name, count in full if now.get(name) == count}
 
 
-def _instances(snapshot: ClusterSnapshot) -> Mapping[str, int]:
-    count = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks)).tolist()
+def _instances(snapshot: ClusterSnapshot, owners: Ints | None = None) -> Mapping[str, int]:
+    of = snapshot.instances.task if owners is None else owners
+    count = np.bincount(of, minlength=len(snapshot.tasks)).tolist()
     return dict(zip(map("/".join, snapshot.task_names()), count, strict=True))

@@ -40,6 +40,7 @@ def open_round(
     stopped = any_by(of, ~rates.is_running, applications)
     due = np.array([reason is None for reason in wait_reasons], np.bool_) & ~stopped
     incomplete = due & any_by(of, missing, applications)
+    states = pace.after_settling(snapshot, states, rates.settled_s)
     pace_states = pace.after_evaluation(snapshot, states, (due & ~incomplete).tolist())
     active = np.array([pace.is_active(pace_states[name]) for name in snapshot.applications.name], np.bool_)
     return ScalingRound(

@@ -28,13 +28,13 @@ class UsualWait:
 
 
 def service_vetoes(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -> tuple[Bools, UsualWait]:
-    """Return the tasks whose service is slower than usual by ``factor``, or hangs; and the new usual waits.
+    """Return the tasks whose service is slower than usual by ``factor``, or hangs; and the usual waits of those there.
 
     A service hangs if no call returns, or if a row of a new task waits for half of the window. A lasting slowdown
     becomes usual in the end: threefold in about 55 windows. Where a service has the name of its task its own latency
     counts: calls that wait beside each other hide what a row waits until there are too many rows for them.
     """
-    tasks, count = snapshot.tasks, len(snapshot.tasks)
+    count = len(snapshot.tasks)
     instances = snapshot.instances
     wait_ns = sum_by(instances.task, or_nan(instances.remote_wait_ns, len(instances)), count)
     rows = sum_by(instances.task, or_nan(instances.records_in, len(instances)), count)
@@ -42,10 +42,11 @@ def service_vetoes(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -
     wall_ns = parallelism * snapshot.window_s * 1e9
     latency_ns = _latencies_ns(snapshot)
     waits = np.flatnonzero(wait_ns > 0)
-    wait_ns_per_row = dict(usual.ns_per_row)
+    names = snapshot.task_names()
+    wait_ns_per_row = {name: usual.ns_per_row[name] for name in names if name in usual.ns_per_row}
     vetoed = np.zeros(count, np.bool_)
     for task in waits.tolist():
-        name = (snapshot.applications.name[tasks.application[task]], tasks.name[task])
+        name = names[task]
         before = wait_ns_per_row.get(name)
         row_wait_ns = latency_ns.get(name, wait_ns[task] / rows[task] if rows[task] > 0 else np.inf)
         most = factor * before if before is not None else snapshot.window_s * 1e9 / 2

@@ -35,9 +35,9 @@ class DecisionLog:
             ) from error
         self._logged = 0
 
-    def begin(self, name: str, policy: Policy[Any]) -> None:
-        """A policy starts with an empty memory."""
-        self._write(lambda log: log.policy(name, parameters_of(policy)))
+    def begin(self, name: str, policy: Policy[Any], *, goes_on: bool = False) -> None:
+        """A policy starts with an empty memory, or ``goes_on`` over another plan of the job."""
+        self._write(lambda log: log.policy(name, parameters_of(policy), goes_on=goes_on))
 
     def add(self, snapshot: ClusterSnapshot, name: str, decision: Decision) -> None:
         """Keep a decision on a snapshot."""

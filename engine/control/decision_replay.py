@@ -16,7 +16,8 @@ from penstock.engine.control.steering import OF_A_JOB, steering
 from penstock.model.errors import OptionError
 from penstock.model.plan import Decision, as_dict
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.action_log import ActionLogError, EntryKind, read_log, snapshot_of
+from penstock.scheduler.action_log import GOES_ON, ActionLogError, EntryKind, read_log, snapshot_of
+from penstock.scheduler.guarded import over_another_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ def only_policy(path: Path) -> str:
 def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Redecided]:
     """Yield what a policy decides on a log's snapshots, with its recorded parameters but for ``changes``.
 
-    It sees the snapshots that it saw then, and forgets where it was started again then. A policy that the log of a
+    It sees the snapshots that it saw then, forgets where it was started again then, and goes on over another plan of
+    the job as it did. A policy that the log of a
     running job does not know sees windows of its own time, with the parameters that it would have there; of other
     logs it sees all snapshots.
 
@@ -81,7 +83,7 @@ def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Rede
         outcome: DecisionOutcome | None = None
         if entry.kind is EntryKind.POLICY and entry.content["policy"] == name:
             policy = make_policy(name, {**entry.content["parameters"], **changes})
-            memory = policy.start()
+            memory = over_another_plan(memory) if entry.content.get(GOES_ON) else policy.start()
         if entry.kind is EntryKind.SNAPSHOT:
             latest = snapshot_of(path, entry)
         if logged:

@@ -115,14 +115,14 @@ class JobControl:
         merger = ReadingMerger(graph, options, levers.memory)
         self._book = ReadingBook(job, merger, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
-        before = None if scaling is None else scaling.memory
+        before = None if scaling is None or scaling.memory is None else scaling.memory.loop
         since_ns = now_ns if before is None else before.began_ns
         self._cycles = ReadingBook(job, merger, since_ns, numbers, as_sent=True)
         items = () if scaling is None else scalers(scaling.control)
         items = tuple(replace(item, acts=scaling is not None and scaling.actuator is not None) for item in items)
         self._moving = MoveControl(graph, shedding, levers.moves, log)
         policies = self._moving.beside(items)
-        self._loop = JobLoop(policies, None if before is None else (before.began_ns, before.state))
+        self._loop = JobLoop(policies, before)
         self._moving.begin(self._loop)
         self._scaling: Scalers | None = None
         if scaling is not None:

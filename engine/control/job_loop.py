@@ -1,11 +1,14 @@
 """The control loop of a job's head and what it remembers: shared by who scales the job, and who sheds and moves."""
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from penstock.engine.control.policies import parameters_of
 from penstock.model.plan import Decision
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import ControlLoop, Steering
+from penstock.scheduler.guarded import Guarded, over_another_plan
 from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState, ended
 from penstock.scheduler.ownership import Level, Resource
 
@@ -29,13 +32,22 @@ LOOKED_AT_S = 10.0
 """By then task managers that are slow, too, have done and read what an action has changed, and its effect is seen."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoopMemory:
+    """What a loop leaves to that of the job's next plan: since when its times count, its state, and its policies."""
+
+    began_ns: int
+    state: LoopState
+    policies: tuple[Steering, ...]
+
+
 class JobLoop:
     """One loop over the policies of a job; times are seconds since its first tick."""
 
-    def __init__(self, policies: tuple[Steering, ...], before: tuple[int, LoopState] | None) -> None:
+    def __init__(self, policies: tuple[Steering, ...], before: LoopMemory | None) -> None:
         """Begin with nothing seen, or go on from when the loop of the plan before began, and with what it remembered.
 
-        Policies begin anew: tasks may be others.
+        Policies that were there with the same parameters go on, too: what they remember is of tasks by their names.
         """
         cool_down_s = min([COOL_DOWN_S, *(item.every_s for item in policies if item.role.level is Level.APPLICATION)])
         self.loop = ControlLoop(
@@ -43,9 +55,24 @@ class JobLoop:
         )
         self.state = self.loop.start(0.0)
         self.began_ns: int | None = None
+        self.went_on: frozenset[str] = frozenset()
+        """The policies that go on with what they remembered over the plan before."""
         if before is not None:
-            self.began_ns, state = before
-            self.state = replace(state, memories=self.state.memories)
+            self.began_ns = before.began_ns
+            known = {item.name: item.policy for item in before.policies}
+            same = [item.name for item in policies if item.name in known and is_same(item.policy, known[item.name])]
+            self.went_on = frozenset(same)
+            went_on = {name: over_another_plan(before.state.memories[name]) for name in same}
+            self.state = replace(
+                before.state,
+                memories={**self.state.memories, **went_on},
+                due_s={**self.state.due_s, **before.state.due_s},
+            )
+
+    @property
+    def memory(self) -> LoopMemory | None:
+        """What the loop of the next plan goes on with, None: nothing was seen."""
+        return None if self.began_ns is None else LoopMemory(self.began_ns, self.state, self.loop.policies)
 
     def now_s(self, now_ns: int) -> float:
         """Return the time of the loop, which begins with the first call."""
@@ -71,3 +98,8 @@ class JobLoop:
         )
         self.state = ended(self.state, self.state.busy, self.now_s(now_ns), is_done=is_done)
         self.state = replace(self.state, fruitless=(*self.state.fruitless, *changes))
+
+
+def is_same(one: Guarded[Any], other: Guarded[Any]) -> bool:
+    """Return whether two policies are of one class, with the same parameters and limits."""
+    return type(one.policy) is type(other.policy) and parameters_of(one) == parameters_of(other)

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.engine.control.cluster_snapshot import NO_OWNERS
 from penstock.engine.control.decision_log import DecisionLog
-from penstock.engine.control.job_loop import JobLoop
+from penstock.engine.control.job_loop import JobLoop, LoopMemory
 from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.quota_share import QuotaShare
@@ -27,7 +27,7 @@ from penstock.model.plan import RescalePlan
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import Steering
-from penstock.scheduler.loop_state import Effect, LoopDecision, LoopState
+from penstock.scheduler.loop_state import Effect, LoopDecision
 from penstock.scheduler.ownership import Resource, is_empty
 
 Places = tuple[Any, str, Mapping[str, str], Mapping[str, float]]
@@ -39,14 +39,13 @@ UNKNOWN = "it is not known yet what other jobs have of the quota"
 
 @dataclass(frozen=True, slots=True)
 class ScaleMemory:
-    """What is remembered over a change of the job's plan: since when times count, and the loop's memory.
+    """What is remembered over a change of the job's plan: that of its ``loop``, and what scalers do.
 
     By policy: ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it, ``memory`` the bytes
     that each instance of a task is to have then.
     """
 
-    began_ns: int
-    state: LoopState
+    loop: LoopMemory
     acted_on: Mapping[str, ClusterSnapshot]
     status: Mapping[str, ScalingStatus]
     memory: Mapping[str, Mapping[str, int]]
@@ -133,7 +132,7 @@ class ScaleControl:
         if not self._has_looked:
             self._has_looked = True
             if self._log is not None:
-                self._log.begin(self.name, self._policy)
+                self._log.begin(self.name, self._policy, goes_on=self.name in loop.went_on)
             self._look(places, latest, now_ns, owners)
             return
         if self._whole is not None and not self._whole.is_known:

@@ -55,12 +55,13 @@ class Scalers:
 
     def memory(self) -> ScaleMemory | None:
         """Return what is remembered, None: nothing was seen."""
-        if self._loop.began_ns is None:
+        loop = self._loop.memory
+        if loop is None:
             return None
         acted_on = {each.name: each.acted_on for each in self._all if each.acted_on is not None}
         status = {each.name: each.status for each in self._all if each.status is not None}
         wanted = {each.name: each.memory for each in self._all}
-        return ScaleMemory(self._loop.began_ns, self._loop.state, acted_on, status, wanted)
+        return ScaleMemory(loop, acted_on, status, wanted)
 
     @property
     def task_memory(self) -> Mapping[str, int]:
