@@ -139,6 +139,25 @@ def test_fewer_instances_wait_for_an_hour_and_are_then_the_most_proposed() -> No
     assert split_of(decision) is None, "all were needed meanwhile, so that the wait began anew"
 
 
+def test_what_was_seen_with_other_instances_holds_no_longer() -> None:
+    """Somebody else gives the job fewer instances: what was the most that it needed is more than those."""
+    memory = POLICY.start()
+    for time_s, target in {100.0: 5000.0, 2000.0: 1500.0}.items():
+        _, memory = POLICY.decide(seen(word_count(40, target), time_s, lag=50_000), memory)
+    assert memory.histories["job", "lines"].catching_up and memory.histories["job", "split"].down_since_s == 100.0
+    decision, memory = POLICY.decide(seen(word_count(20, 1500.0), 3750.0), memory)
+    assert isinstance(decision, NoChange)
+    assert memory.histories["job", "split"].down_since_s == 3750.0
+    more = seen(replace(word_count(20, 1500.0), tasks=[Task("lines", None, 2), Task("split", 300.0, 20)]), 3850.0)
+    _, memory = POLICY.decide(more, memory)
+    assert memory.histories["job", "lines"].catching_up == ()
+    policy = replace(POLICY, detects_ineffective=True)
+    _, memory = policy.decide(seen(word_count(2)), policy.start())
+    _, memory = policy.decide(seen(word_count(5, rate=121.0), 200.0), memory)
+    decision, _ = policy.decide(seen(word_count(4, rate=121.0), 300.0), memory)
+    assert split_of(decision) == 13, "what was expected was of five"
+
+
 def test_with_a_long_backlog_nothing_shrinks() -> None:
     hasty = replace(POLICY, scale_down_wait_s=0.0)
     assert split_of(hasty.decide(seen(word_count(40)), POLICY.start())[0]) == 16

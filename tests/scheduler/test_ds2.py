@@ -181,6 +181,15 @@ def test_it_acts_from_the_nth_evaluation_on() -> None:
     assert kinds == ["NoChange", "NoChange", "NoChange", "RescalePlan"]
 
 
+def test_evaluations_from_before_another_ones_action_do_not_count() -> None:
+    policy, memory = Ds2(Pace(10.0, 0.0, activation=2)), {}
+    kinds = []
+    for time_s, settled_s in ((100.0, 1e6), (115.0, 12.0), (130.0, 27.0)):
+        decision, memory = policy.decide(measured(word_count(), time_s=time_s, settled_s=settled_s), memory)
+        kinds.append(type(decision).__name__)
+    assert kinds == ["NoChange", "NoChange", "RescalePlan"]
+
+
 def test_the_ratio_of_rates_corrects_what_true_rates_do_not_see() -> None:
     job = word_count(4, 5)
     slow = measured(job)

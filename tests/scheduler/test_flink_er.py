@@ -122,6 +122,24 @@ def test_what_lags_in_one_look_and_not_in_the_next_is_left_alone() -> None:
         FlinkEr(looks=0)
 
 
+def test_looks_at_other_instances_are_not_those_after_each_other() -> None:
+    policy, memory = replace(QUICK, looks=2, latency_ms=1000.0), QUICK.start()
+    for number, rates in enumerate([[400.0], [200.0] * 2, [200.0] * 2], start=1):
+        job = [Stage("source", [1e6]), Stage("map", rates)]
+        decision, memory = policy.decide(snapshot(1000.0, job, lag=5_000.0, number=number), memory)
+        assert isinstance(decision, RescalePlan) == (number == 3), decision
+
+
+def test_a_task_that_got_some_of_the_instances_that_it_wanted_is_asked_for_again() -> None:
+    """It may have three times as many in one step: that is no quota, which would keep it from more."""
+    policy = Guarded(QUICK, PlanLimits())
+    first, memory = policy.decide(snapshot(9000.0, [Stage("source", [1e6]), Stage("map", [1000.0])]), policy.start())
+    assert isinstance(first, RescalePlan) and first.tasks == (TaskSize(1, 3),)
+    three = [Stage("source", [1e6]), Stage("map", [1000.0] * 3)]
+    decision, memory = policy.decide(snapshot(9000.0, three, number=40), memory)
+    assert memory.policy.full == () and isinstance(decision, RescalePlan) and decision.tasks == (TaskSize(1, 9),)
+
+
 def test_a_hot_key_is_named_and_never_scaled() -> None:
     buckets = [(0, 0.8), (1, 0.1), (1, 0.1)]
     job = [Stage("source", [1e6]), Stage("count", [1000.0, 1000.0], free=False, shares=[0.8, 0.2], buckets=buckets)]

@@ -42,3 +42,8 @@ def test_what_a_call_takes_is_learnt_and_a_window_without_an_answer_is_not() -> 
     assert after.ns_per_row[TASK] == pytest.approx(55e6)
     _, silent = service_vetoes(asked(0.05, 0.0), after, 3.0)
     assert silent.ns_per_row == after.ns_per_row
+
+
+def test_what_is_usual_of_a_task_that_is_gone_is_forgotten() -> None:
+    _, usual = service_vetoes(asked(0.05, 500.0), UsualWait({TASK: 1e6, ("job", "gone"): 1e6}), 3.0)
+    assert set(usual.ns_per_row) == {TASK}
