@@ -4,7 +4,7 @@ Pure: snapshots and the loop's memory in, decisions and a memory out. The shell 
 policy that is due, carries out what is allowed, and says when an action has ended (`loop_state.ended`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from penstock.model.plan import Cause, Decision, NoChange, RescalePlan, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_effects import Change, Figures, expectations, observed, parts_of
 from penstock.scheduler.guarded import Guarded
-from penstock.scheduler.loop_events import has_seen, shed_applications, with_losses, with_starts
+from penstock.scheduler.loop_events import has_seen, settled_at_once, shed_applications, with_losses, with_starts
 from penstock.scheduler.loop_state import (
     WITHOUT_EFFECT,
     Action,
@@ -62,7 +62,8 @@ class ControlLoop:
     unless a machine is lost; sizes are decided on windows that begin after that. The effect of an action is looked at
     then, and ``looked_at_s`` after it at the earliest. Shedding for more than
     ``sustained_cycles`` in a row lets whoever sizes tasks or applications decide at once; it adds no rate. Of several
-    who size, the one that has waited longest goes first.
+    who size, the one that has waited longest goes first. ``is_told_losses``: whoever hears that a machine is lost calls
+    `after_loss`; else one that was silent for too long is lost.
     """
 
     policies: tuple[Steering, ...]
@@ -71,6 +72,7 @@ class ControlLoop:
     cool_down_s: float = 30.0
     looked_at_s: float = 0.0
     sustained_cycles: int = 3
+    is_told_losses: bool = False
 
     def __post_init__(self) -> None:
         """Refuse policies that would undo each other's actions.
@@ -105,8 +107,10 @@ class ControlLoop:
             readings = snapshot
             if not (fault := clock_fault(snapshot, None)):
                 readings = plausible_snapshot(snapshot, None, item.policy.limits.lost_after_s)
-                state, lost = with_losses(with_starts(state, readings), readings, item.policy.limits.lost_after_s)
-                state = over(self._all_due(state, now_s), state.waits_s) if lost else state
+                state = with_starts(state, readings)
+                if not self.is_told_losses:
+                    state, lost = with_losses(state, readings, item.policy.limits.lost_after_s)
+                    state = self._at_once(state, now_s) if lost else state
                 state, seen = self._observed(state, readings, item.name)
                 effects += seen
                 if item.role.level >= Level.SIZE and (
@@ -160,6 +164,10 @@ class ControlLoop:
             state = self.after_shedding(state, shed_applications(prepared, decided), prepared, now_s)
         return result, state
 
+    def after_loss(self, state: LoopState, applications: Collection[str], now_s: float) -> LoopState:
+        """Return the memory after a machine was lost that these applications had instances on; sizes are due."""
+        return self._at_once(settled_at_once(state, applications), now_s)
+
     def after_shedding(
         self, state: LoopState, shed: frozenset[str], snapshot: ClusterSnapshot, now_s: float
     ) -> LoopState:
@@ -175,6 +183,10 @@ class ControlLoop:
     def _all_due(self, state: LoopState, now_s: float) -> LoopState:
         sizing = {item.name: now_s for item in self.policies if item.role.level >= Level.SIZE}
         return replace(state, due_s={name: min(at, sizing.get(name, at)) for name, at in state.due_s.items()})
+
+    def _at_once(self, state: LoopState, now_s: float) -> LoopState:
+        """Return the memory in which who sizes is due, and nobody has waited."""
+        return over(self._all_due(state, now_s), state.waits_s)
 
     def _ranked(self) -> Sequence[Steering]:
         return sorted(self.policies, key=lambda item: -item.role.level)

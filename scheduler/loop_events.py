@@ -1,5 +1,6 @@
 """What a control loop sees by itself of a snapshot: starts, lost machines, shedding. Called by `control_loop`."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +56,12 @@ def with_losses(state: LoopState, snapshot: ClusterSnapshot, lost_after_s: float
     new = np.array([name in lost - state.lost for name in machines.name], np.bool_)
     placed = np.unique(snapshot.tasks.application[of.task[new[of.machine]]]) if len(new) else np.zeros(0, np.int32)
     hit = {snapshot.applications.name[row] for row in placed.tolist()}
-    return replace(state, lost=lost, settled_s={**state.settled_s, **dict.fromkeys(hit, -np.inf)}), bool(hit)
+    return settled_at_once(replace(state, lost=lost), hit), bool(hit)
+
+
+def settled_at_once(state: LoopState, applications: Collection[str]) -> LoopState:
+    """Return the memory in which these applications have settled: what was seen of them before holds no longer."""
+    return replace(state, settled_s={**state.settled_s, **dict.fromkeys(applications, -np.inf)})
 
 
 def has_seen(decision: Decision) -> bool:

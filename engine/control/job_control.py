@@ -110,7 +110,8 @@ class JobControl:
         Raises:
             OptionError: there is no such scaler or parameter; the message names the valid ones.
         """
-        self._graph = graph
+        self._job, self._graph = job, graph
+        self._hosts: frozenset[str] = frozenset()
         numbers = count(1)
         merger = ReadingMerger(graph, options, levers.memory)
         self._book = ReadingBook(job, merger, now_ns, numbers)
@@ -186,7 +187,7 @@ class JobControl:
         self.know(before.measured_cpu)
         self._book.begin_with(before._book)
         self._moving.follow(before._moving)
-        self.recent = before.recent
+        self.recent, self._hosts = before.recent, before._hosts
 
     def hear(
         self,
@@ -211,8 +212,14 @@ class JobControl:
         if self._tick_ns is None:
             self._tick_ns = now_ns + TICK_NS
 
+    def lose(self, manager: str, now_ns: int) -> None:
+        """A task manager is lost, and what it hosted with it: whoever sizes the job need not wait now."""
+        self.forget(manager)
+        if manager in self._hosts:
+            self._loop.lose(self._job, now_ns)
+
     def forget(self, manager: str) -> None:
-        """A task manager is lost."""
+        """A task manager is gone."""
         self._book.forget(manager)
         self._cycles.forget(manager)
         if self._scaling is not None:
@@ -248,6 +255,7 @@ class JobControl:
             self._late_ticks += 1
             self._latest_ns = max(self._latest_ns, now_ns - self._tick_ns)
         self._tick_ns = now_ns + TICK_NS
+        self._hosts = frozenset(job.places.values())
         snapshot = self._snapshot(job, now_ns)
         self._decide(snapshot)
         self._ticks += 1

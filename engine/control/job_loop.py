@@ -51,7 +51,13 @@ class JobLoop:
         """
         cool_down_s = min([COOL_DOWN_S, *(item.every_s for item in policies if item.role.level is Level.APPLICATION)])
         self.loop = ControlLoop(
-            policies, acts=True, actuators=ACTUATORS, cool_down_s=cool_down_s, looked_at_s=LOOKED_AT_S
+            policies,
+            acts=True,
+            actuators=ACTUATORS,
+            cool_down_s=cool_down_s,
+            looked_at_s=LOOKED_AT_S,
+            # One that is stuck in a step is silent, too, and not lost; who is lost is a machine no more.
+            is_told_losses=True,
         )
         self.state = self.loop.start(0.0)
         self.began_ns: int | None = None
@@ -90,6 +96,11 @@ class JobLoop:
         """Return what may be done of a decision that was made on a prepared snapshot; see `ControlLoop.judge`."""
         result, effects, self.state = self.loop.judge(name, prepared, decided, self.now_s(now_ns), self.state)
         return result, effects
+
+    def lose(self, application: str, now_ns: int) -> None:
+        """Take in that a task manager is lost on which this application had instances: it is not left alone now."""
+        if self.began_ns is not None:
+            self.state = self.loop.after_loss(self.state, {application}, self.now_s(now_ns))
 
     def ended(self, now_ns: int, *, is_done: bool, in_vain: Collection[str] = ()) -> None:
         """Take in that the action in flight has ended; changes of these subjects could not be made as things are."""

@@ -69,7 +69,7 @@ def in_windows(log: Path, item: Steering) -> Iterator[LoopDecision]:
 
 def on_ticks(ticks: Iterable[ClusterSnapshot], item: Steering) -> Iterator[LoopDecision]:
     """Yield what a policy decides on windows since its last look; with a run that begins anew it begins anew."""
-    loop = ControlLoop((item,), acts=False)
+    loop = ControlLoop((item,), acts=False, is_told_losses=True)
     state, pending, last_s = loop.start(0.0), list[ClusterSnapshot](), 0.0
     for tick in ticks:
         if tick.time_s < last_s:
@@ -85,7 +85,7 @@ def on_ticks(ticks: Iterable[ClusterSnapshot], item: Steering) -> Iterator[LoopD
 
 def on_wholes(wholes: Iterable[ClusterSnapshot], item: Steering) -> Iterator[LoopDecision]:
     """Yield what a policy that sizes whole applications decides on a job as another such saw it, at each look."""
-    loop = ControlLoop((item,), acts=False, cool_down_s=item.every_s)
+    loop = ControlLoop((item,), acts=False, cool_down_s=item.every_s, is_told_losses=True)
     state, last_s = loop.start(0.0), 0.0
     for whole in wholes:
         if whole.time_s < last_s:

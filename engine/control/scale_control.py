@@ -213,7 +213,7 @@ class ScaleControl:
             self.status = replace(self.status, outcome=outcome, changes=self.status.changes + done)
 
     def forget(self, manager: str) -> None:
-        """A task manager is lost."""
+        """A task manager is gone."""
         self._book.forget(manager)
         self._heard_ns.pop(manager, None)
 

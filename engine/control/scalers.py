@@ -83,6 +83,6 @@ class Scalers:
             each.tick(places, latest, now_ns, owners)
 
     def forget(self, manager: str) -> None:
-        """A task manager is lost."""
+        """A task manager is gone."""
         for each in self._all:
             each.forget(manager)

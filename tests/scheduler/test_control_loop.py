@@ -143,6 +143,22 @@ def test_a_lost_machine_ends_the_cool_down() -> None:
     assert run.tick(columns=lost)[0] == run.tick(columns=lost)[0] == ()
 
 
+def test_who_is_told_of_losses_takes_no_silent_machine_for_lost() -> None:
+    run = played(steering("scaler", SCALES, GROW, GROW_MORE), is_told_losses=True)
+    run.until("scaler")
+    run.end()
+    silent = {"machines.heartbeat_age_s": [1.0, 30.0, 1.0]}
+    assert run.tick(columns=silent)[0] == run.tick(columns=silent)[0] == ()
+    run.state = run.loop.after_loss(run.state, {"other"}, run.now_s)
+    assert run.tick()[0] == ()
+    run.state = run.loop.after_loss(run.state, APPLICATION, run.now_s)
+    (decided,) = run.tick()[0]
+    assert decided.allowed == GROW_MORE and decided.acts
+    # One that is lost while an action is in flight ends nothing of that.
+    run.state = run.loop.after_loss(run.state, APPLICATION, run.now_s)
+    assert run.tick()[0] == () and run.state.busy == APPLICATION
+
+
 def test_ages_start_anew_where_an_action_touched_and_elsewhere_not() -> None:
     run = played(steering("scaler", SCALES, GROW, NoChange("enough")), steering("qod", SHEDS, SHED, every_s=5.0))
     run.until("scaler")

@@ -336,7 +336,10 @@ class ManagedAttempt(Attempt):
                 pass
 
     def _lose(self, lost: Lost) -> None:
-        self._head.control.forget(lost.manager)
+        if lost.in_order:
+            self._head.control.forget(lost.manager)
+        else:
+            self._head.control.lose(lost.manager, self._clock.monotonic_ns())
         self._head.send_each(self._progress.lose(lost.manager))
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{place_phrase(lost.manager)} is lost: {lost.reason}")

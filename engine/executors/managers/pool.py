@@ -15,7 +15,7 @@ from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
 from penstock.engine.executors.managers.pool_member import PoolMember
-from penstock.engine.executors.managers.pool_news import Lost, News, Said
+from penstock.engine.executors.managers.pool_news import LEFT, Lost, News, Said
 from penstock.engine.executors.managers.pool_ports import End, Launcher, Plane
 from penstock.engine.executors.managers.watch import Dead, ManagerSigns, ManagerWatch, Stuck, WellAgain
 from penstock.model.errors import RetryableError
@@ -342,7 +342,7 @@ class ManagerPool(Generic[End]):
 
     def _lose(self, name: str, reason: str) -> None:
         member = self._drop(name)
-        self._lost.append(Lost(name, "it has left, as it was told to end" if member.is_released else reason))
+        self._lost.append(Lost(name, LEFT if member.is_released else reason, member.is_released))
         if member.state is ManagerState.OUTLIVING:
             return
         if member.state is ManagerState.STARTED and not member.is_released:

@@ -14,12 +14,19 @@ class Said:
     message: ms.ToHead
 
 
+LEFT = "it has left, as it was told to end"
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A task manager is lost: nothing that it says counts any more, and its process is gone."""
+    """A task manager is lost: nothing that it says counts any more, and its process is gone.
+
+    ``in_order``: it was told that it may go, as it hosted nothing.
+    """
 
     manager: str
     reason: str
+    in_order: bool = False
 
 
 News = Said | Lost | Stuck | WellAgain

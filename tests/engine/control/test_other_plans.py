@@ -23,7 +23,7 @@ from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import GOES_ON, EntryKind, read_log
 from tests.engine.control.readings import MANAGERS, SECOND_NS, graph, job_places, machine, part, ran
-from tests.engine.control.test_scale_control import AGG, COUNT, GRAPH, SOURCE, Running, live
+from tests.engine.control.test_scale_control import AGG, COUNT, GRAPH, PLACES, SOURCE, Running, live
 
 EVERY_S = 10
 AT_ONCE = {"pace.interval_s": float(EVERY_S), "pace.warm_up_s": 0.0}
@@ -231,3 +231,33 @@ def test_what_was_refused_of_a_plan_is_told_after_the_rest_of_it_was_done(tmp_pa
     assert isinstance(granted, RescalePlan) and granted.tasks == (TaskSize(1, 3),)
     assert later[0].numbers == {"parallelism 9": 3.0}
     assert later[1].reason == "nothing was refused"
+
+
+def test_a_loss_ends_the_cool_down_and_silence_does_not(tmp_path: Path) -> None:
+    """A task manager that hosts nothing is no loss, nor is one that leaves, or is stuck in a step and silent."""
+    name, running = f"{__name__}:AsksForNine", Running()
+    levers = Levers(sizes=running.actuator(3))
+    options = ControlOptions(tmp_path / "actions.jsonl", Control(scale=name, mode="act", cores=3))
+    plan = JobPlan("shop", GRAPH, LoopOptions(), tmp_path)
+    steered = start_control(plan, 0, options, lambda text: None, levers)
+    live(steered, 66, running.turn)
+    steered = start_control(plan, 66 * SECOND_NS, options, lambda text: None, levers, steered)
+
+    def settled_s() -> float:
+        kept = steered.scale_memory
+        assert kept is not None
+        return kept.loop.state.settled_s["shop"]
+
+    steered.tick(replace(job_places(PLACES), silent_s={"tm-0": 0.0, "tm-1": 60.0}), 67 * SECOND_NS)
+    steered.forget("tm-1")
+    steered.lose("tm-2", 68 * SECOND_NS)
+    assert 60 < settled_s() < 67
+    live(steered, 75, running.turn, since=68)
+    assert 60 < settled_s() < 67
+    # The next plan has not been looked at yet, and what was lost was that of this one.
+    steered = start_control(plan, 75 * SECOND_NS, options, lambda text: None, levers, steered)
+    steered.lose("tm-1", 76 * SECOND_NS)
+    assert settled_s() == -np.inf
+    live(steered, 80, running.turn, since=76)
+    decided = [item.decision for item in redecide(tmp_path / "actions.jsonl", name, {})]
+    assert len(decided) == 2, "it has decided again before 30 s were over"

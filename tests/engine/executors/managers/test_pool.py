@@ -222,8 +222,11 @@ def test_one_that_is_about_to_join_does_not_stay_beyond_the_number_that_is_wante
         assert head.pool.live() == ["tm-1"] and [*head.pool.leaving()] == ["tm-2"]
         assert not head.pool.has("tm-3") and "tm-3" not in scene.launcher.managers
         head.pool.release("tm-2")
-        list(scene.news_until(lambda: not head.pool.leaving()))
+        news = list(scene.news_until(lambda: not head.pool.leaving()))
         assert head.pool.awaited() == 0 and len(scene.launcher.started) == 4
+        scene.launcher.kill("tm-2")
+        news += list(scene.news_until(lambda: not head.pool.has("tm-2")))
+        assert [item.in_order for item in news if isinstance(item, Lost)] == [True]
 
 
 def test_one_that_has_joined_since_it_was_said_who_leaves_leaves_too(tmp_path: Path) -> None:
