@@ -19,7 +19,6 @@ from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.plan import Decision, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.control_loop import Steering
-from penstock.scheduler.ownership import Resource
 from penstock.scheduler.place_hints import WantedMove
 
 PART = "it is part of a chain, which moves as a whole"
@@ -59,10 +58,8 @@ class MoveControl:
         self.wanted = self._begun
 
     def beside(self, scalers: tuple[Steering, ...]) -> tuple[Steering, ...]:
-        """Return the policies of the loop: the scalers, and who sheds, unless one of them does that itself."""
-        owned = frozenset[Resource]().union(*(item.role.owns for item in scalers))
-        if self._shedding is None or owned & {Resource.KEEP_RATES, Resource.MOVES}:
-            self._shedding = None
+        """Return the policies of the loop: the scalers, and who sheds."""
+        if self._shedding is None:
             return scalers
         every = {"period_s": float(self._shedding.period_s)}
         item = steering(SHED, every)

@@ -109,6 +109,14 @@ def scalers(control: Control) -> tuple[Steering, ...]:
         owners_of({name: role_of(name) for name in (*others, *control.scalers)})
     except TwoOwnersError as error:
         raise OptionError(f"control: {error}") from error
+    for item in items:
+        # Nobody would carry them out, and moves would be in flight for ever.
+        if sheds := item.role.owns & {Resource.KEEP_RATES, Resource.MOVES}:
+            raise OptionError(
+                f"control: scale={item.name!r} decides on {' and '.join(sorted(sheds))}, too, which who scales does not "
+                "change: leave them out of what its class owns, and let one decide on them that sheds, as shed='qod', "
+                "or a class of yours as shed='module:Class'"
+            )
     return tuple(items)
 
 

@@ -75,6 +75,13 @@ class ShedsToo(OneMore):
 
 
 @dataclass(frozen=True)
+class MovesToo(OneMore):
+    """A policy of a user's that also moves instances."""
+
+    owns: ClassVar[tuple[str, ...]] = ("parallelism", "moves of running instances")
+
+
+@dataclass(frozen=True)
 class SaysNothing(OneMore):
     """A policy of a user's that does not say what it decides on."""
 
@@ -184,6 +191,14 @@ def test_a_class_of_a_users_decides_by_its_parameters(tmp_path: Path) -> None:
         (
             Control("qod", scale=f"{__name__}:ShedsToo"),
             "'qod' and '.*ShedsToo' both decide on keep rates, and would undo",
+        ),
+        (
+            Control(scale=f"{__name__}:ShedsToo"),
+            "scale='.*ShedsToo' decides on keep rates, too, which who scales does not change: leave them out of .* owns",
+        ),
+        (
+            Control(scale=f"{__name__}:MovesToo", mode="act"),
+            "'.*MovesToo' decides on moves of running instances, too, .* sheds, as shed='qod', or a class of yours as s",
         ),
         (Control(scale="no.such:Thing"), "policy 'no.such:Thing' cannot be had: No module named 'no'"),
         (Control(scale="math:pi"), "'math:pi' is no policy: it is a frozen dataclass with"),
