@@ -300,11 +300,13 @@ def limits_of(
 class ControlOptions:
     """Control of a run: the file for what controllers see and decide, and what its user wants of them.
 
-    ``control`` None: nothing, beyond recommendations in the log.
+    ``control`` None: nothing, beyond recommendations in the log. ``own_log`` is the file of a job that acts and that
+    no ``log`` is named for; None: it keeps none.
     """
 
     log: Path | None = None
     control: Control | None = None
+    own_log: Path | None = None
 
     @property
     def watches(self) -> bool:

@@ -70,6 +70,20 @@ class ActionLog:
         """
         self._durable = durable
         self._file = path.open("a+b")
+        try:
+            self._begin(path)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _begin(self, path: Path) -> None:
+        """Cut off what is torn, and write the first line unless there is one."""
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file, start=1):
@@ -82,12 +96,6 @@ class ActionLog:
         if not whole:
             self._append(EntryKind.LOG, format=FORMAT)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -96,6 +104,11 @@ class ActionLog:
         """Bring all lines to disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return os.fstat(self._file.fileno()).st_size
 
     def policy(self, name: str, parameters: Mapping[str, Any], *, goes_on: bool = False) -> None:
         """Record that a policy starts with an empty memory, or ``goes_on`` over another plan of its job."""

@@ -15,7 +15,11 @@ from penstock.engine.control.steering import role_of
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.control import BY_SIC, OF_CLASS, Control, ControlOptions, Limits
 from penstock.model.errors import OptionError
+from penstock.scheduler.action_log import ActionLogError
 from penstock.scheduler.ownership import Resource
+
+OWN_LOG_BYTES = 256_000_000
+"""From this size on the log that a job keeps by itself is set aside, and another one begun."""
 
 RECOMMENDED = Control("qod", "recommend")
 """The control of a job that only keeps a log."""
@@ -67,7 +71,7 @@ def start_control(
                 "job with executor='processes' or 'ray' (--executor processes) and checkpoint_dir=..., or say "
                 "mode='recommend', or 'shed' to let who sheds act alone"
             )
-        if options.log is None and not control.may_scale:
+        if options.log is None and not control.may_scale and not _keeps_own_log(options, control):
             raise OptionError(
                 f"scale={control.scale!r} recommends, and its recommendations go to the action log: say "
                 "action_log='FILE' (--action-log FILE)"
@@ -92,7 +96,7 @@ def start_control(
             )
         if levers.memory is not None:
             levers.memory.quota_bytes = control.memory_bytes
-    log = None if options.log is None else DecisionLog(options.log, warn)
+    log = _log(options, control, warn)
     scaling = None
     if control is not None and control.scalers:
         acting = levers.sizes if control.may_scale else None
@@ -105,6 +109,27 @@ def start_control(
         started.follow(before)
     started.warn = warn
     return started
+
+
+def _keeps_own_log(options: ControlOptions, control: Control | None) -> bool:
+    """Return whether no log is named for a job that acts, and has a place for one."""
+    return options.log is None and options.own_log is not None and control is not None and control.mode != "recommend"
+
+
+def _log(options: ControlOptions, control: Control | None, warn: Callable[[str], None]) -> DecisionLog | None:
+    """Return the log that is named, or that which a job that acts keeps by itself, None: neither."""
+    if options.log is not None:
+        return DecisionLog(options.log, warn)
+    path = options.own_log
+    if path is None or control is None or not _keeps_own_log(options, control):
+        return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return DecisionLog(path, warn, (control.placement,), OWN_LOG_BYTES)
+    except (OSError, OptionError, ActionLogError) as error:
+        # Nobody has asked for it.
+        warn(f"NO ACTION LOG: {error}; say where it is to be, as action_log='FILE' (--action-log FILE)")
+        return None
 
 
 def _check_class(shed: str | None, control: Control) -> None:

@@ -113,8 +113,8 @@ def scalers(control: Control) -> tuple[Steering, ...]:
         # Nobody would carry them out, and moves would be in flight for ever.
         if sheds := item.role.owns & {Resource.KEEP_RATES, Resource.MOVES}:
             raise OptionError(
-                f"control: scale={item.name!r} decides on {' and '.join(sorted(sheds))}, too, which who scales does not "
-                "change: leave them out of what its class owns, and let one decide on them that sheds, as shed='qod', "
+                f"control: scale={item.name!r} decides on {' and '.join(sorted(sheds))}, too, which who scales does "
+                "not change: leave them out of what its class owns, and let one decide on them that sheds, as shed='qod', "
                 "or a class of yours as shed='module:Class'"
             )
     return tuple(items)

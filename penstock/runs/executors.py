@@ -50,8 +50,17 @@ def attempts_of(
 
 
 def control_of(options: RunOptions) -> ControlOptions:
-    """Return the control of load that the options ask for."""
-    return ControlOptions(options.action_log, options.control)
+    """Return the control of load that the options ask for; its own log is in the job's directory.
+
+    A head that is an actor has none there unless the whole path is said: its folder may be one that Ray deletes.
+    """
+    folder = options.job_directory
+    own_log = None if options.has_head_actor and not folder.is_absolute() else folder / OWN_LOG
+    return ControlOptions(options.action_log, options.control, own_log)
+
+
+OWN_LOG = "actions.jsonl"
+"""The action log of a job that acts, in its directory."""
 
 
 def with_task_managers(options: RunOptions) -> RunOptions:

@@ -41,7 +41,8 @@ class JobOptions(TypedDict, total=False):
     """Give each task manager a core of its own, of those that the job may use; default: the system moves them."""
 
     action_log: str | Path | None
-    """A file for what controllers see each second and would do, which ``penstock decide`` reads; default None."""
+    """A file for what controllers see each second and would do, which ``penstock decide`` reads; default: none, but
+    where they act ``actions.jsonl`` in the job's ``directory``, for what those see and do who shed and scale."""
 
     control: Control | None
     """What controllers may do under load, as `Control` (``shed="qod", mode="act"``); default None: nothing."""

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from penstock.engine.control import decision_log
-from penstock.engine.control.decision_log import DecisionLog
+from penstock.engine.control.decision_log import DecisionLog, before
 from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.start_control import RECOMMENDED
 from penstock.model.errors import OptionError
-from penstock.scheduler.action_log import ActionLog, EntryKind, read_log
+from penstock.scheduler.action_log import GOES_ON, ActionLog, EntryKind, read_log
 from tests.engine.control.readings import (
     MANAGERS,
     OPTIONS,
@@ -93,6 +93,21 @@ def test_a_log_ends_when_the_disk_is_full_and_the_job_goes_on(tmp_path: Path, mo
     live(control, 2)
     assert warned == [f"ACTION LOG ENDED: {str(path)!r}: No space left on device; the job goes on without it."]
     assert [entry.kind for entry in read_log(path)] == [EntryKind.LOG, EntryKind.POLICY]
+
+
+def test_a_log_that_became_too_large_is_set_aside(tmp_path: Path) -> None:
+    path, warned = tmp_path / "actions.jsonl", list[str]()
+    log = DecisionLog(path, warned.append, ("placement",), most_bytes=20_000)
+    live(JobControl("test", GRAPH, OPTIONS, 0, log, LoadShedding(GRAPH, RECOMMENDED)), 12 * TICKS)
+    aside = before(path)
+    assert aside == tmp_path / "actions.before.jsonl" and warned == []
+    for file in (aside, path):
+        again = list(redecide(file, "qod", {}))
+        assert again and all(item.same for item in again)
+        entries = list(read_log(file))
+        assert "placement" not in {entry.content.get("policy") for entry in entries}
+        assert (entries[1].kind, GOES_ON in entries[1].content) == (EntryKind.POLICY, file == path)
+    assert aside.stat().st_size > 20_000
 
 
 def test_without_a_log_nobody_recommends() -> None:

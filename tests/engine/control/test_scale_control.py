@@ -194,11 +194,11 @@ def test_a_class_of_a_users_decides_by_its_parameters(tmp_path: Path) -> None:
         ),
         (
             Control(scale=f"{__name__}:ShedsToo"),
-            "scale='.*ShedsToo' decides on keep rates, too, which who scales does not change: leave them out of .* owns",
+            "scale='.*ShedsToo' decides on keep rates, too, which who scales does not change: leave them out of",
         ),
         (
             Control(scale=f"{__name__}:MovesToo", mode="act"),
-            "'.*MovesToo' decides on moves of running instances, too, .* sheds, as shed='qod', or a class of yours as s",
+            "'.*MovesToo' decides on moves of running instances, too, .* sheds, as shed='qod', or a class of",
         ),
         (Control(scale="no.such:Thing"), "policy 'no.such:Thing' cannot be had: No module named 'no'"),
         (Control(scale="math:pi"), "'math:pi' is no policy: it is a frozen dataclass with"),

@@ -50,3 +50,25 @@ def test_a_quota_of_memory_needs_state_that_has_a_bound(scale: str, tmp_path: Pa
     assert said(job.plan(1), quota, tmp_path, state_bytes=1_000_000) == []
     assert said(job.plan(1), Control(scale=scale, cores=8), tmp_path) == []
     assert said(one_query(), quota, tmp_path) == [], "there is no state"
+
+
+def test_a_job_that_acts_keeps_a_log_of_its_own_where_none_is_named(tmp_path: Path) -> None:
+    def kept(control: Control | None, own: Path, named: Path | None = None) -> list[str]:
+        warned: list[str] = []
+        plan = JobPlan("shop", one_query(), LoopOptions(), tmp_path)
+        start_control(plan, 0, ControlOptions(named, control, own), warned.append).close()
+        return warned
+
+    own, named = tmp_path / "job" / "actions.jsonl", tmp_path / "named.jsonl"
+    assert kept(None, own) == kept(Control("qod", "recommend"), own) == kept(Control("qod", "act"), own, named) == []
+    assert not own.exists() and named.exists()
+    with pytest.raises(OptionError, match="its recommendations go to the action log"):
+        kept(Control(scale="ds2"), own)
+    assert kept(Control("qod", "act"), own) == [] and own.exists()
+    # Who sheds acts, so that there is one for who recommends, too.
+    assert kept(Control("qod", "shed", scale="ds2"), own) == []
+    named.write_text("no log\n")
+    (sentence,) = kept(Control("qod", "act"), named)
+    assert sentence.startswith("NO ACTION LOG: ") and sentence.endswith("as action_log='FILE' (--action-log FILE)")
+    (sentence,) = kept(Control("qod", "act"), named / "actions.jsonl")
+    assert sentence.startswith("NO ACTION LOG: ")

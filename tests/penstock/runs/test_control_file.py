@@ -67,6 +67,18 @@ def control(file: Path, program: Control | None = None, overrides: RunOverrides 
     return found
 
 
+def test_a_job_keeps_a_log_of_its_own_in_its_directory(tmp_path: Path) -> None:
+    def own_log(**options: Any) -> Path | None:
+        return control_of(make_options("shop", options)).own_log
+
+    assert own_log() == Path(".penstock", "shop", "actions.jsonl")
+    assert own_log(directory=tmp_path) == tmp_path / "actions.jsonl"
+    # The folder of a head that is an actor may be one that Ray deletes.
+    assert own_log(executor="ray", directory="here") is None
+    assert own_log(executor="ray", directory="here", attached=True) == Path("here", "actions.jsonl")
+    assert own_log(executor="ray", directory=tmp_path) == tmp_path / "actions.jsonl"
+
+
 def test_all_options_of_a_control_may_stand_in_a_file() -> None:
     assert set(CONTROL) == {each.name for each in fields(Control) if each.init}
 
