@@ -114,8 +114,8 @@ def scalers(control: Control) -> tuple[Steering, ...]:
         if sheds := item.role.owns & {Resource.KEEP_RATES, Resource.MOVES}:
             raise OptionError(
                 f"control: scale={item.name!r} decides on {' and '.join(sorted(sheds))}, too, which who scales does "
-                "not change: leave them out of what its class owns, and let one decide on them that sheds, as shed='qod', "
-                "or a class of yours as shed='module:Class'"
+                "not change: leave them out of what its class owns, and let one decide on them that sheds, as "
+                "shed='qod', or a class of yours as shed='module:Class'"
             )
     return tuple(items)
 
