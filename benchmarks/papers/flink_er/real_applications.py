@@ -28,7 +28,7 @@ EVENTS = f"{_MODULE}:events"
 HELD = {True: f"{_MODULE}:every_word_large", False: f"{_MODULE}:every_word"}
 """What makes lines with every word once, 1 GB of state or a tenth."""
 
-QUERY = "counts"
+QUERY, IN_ALL = "counts", "line counts"
 COUNT = "count"
 """What the operator is called that counts, and waits."""
 
@@ -164,11 +164,17 @@ def counter(wait_s: float) -> type[Count]:
 def word_count(setting: Setting) -> Application:
     """Return WordCount; options: ``counting`` and ``readers``, how many instances count and read, and ``contracts``.
 
-    The last are as of `under_contract`. ``wait_s``: how long a word waits; `ROW_S` if it is not said.
+    The last are as of `under_contract`. ``wait_s``: how long a word waits; `ROW_S` if it is not said. With a contract
+    for `IN_ALL` there is such a query, too: how many lines there are in ten seconds, of which a part says how many all
+    are. What counts words says nothing of words that it does not have.
     """
     job = ps.Job()
     readers = setting.options.get("readers", READERS)
-    _write(_words(setting.kafka, setting.topics, setting.until, job, readers), setting)
+    lines = _read_lines(setting.kafka, setting.topics, setting.until, job, readers)
+    _write(_words(lines, readers), setting)
+    if IN_ALL in setting.options.get("contracts", {}):
+        in_all = lines.window(ps.tumbling("10s")).agg(n=ps.count()).name("all lines")
+        under_contract(in_all.write_parquet(setting.folder / IN_ALL), setting, IN_ALL)
     return Application(job, {QUERY: Counted(COUNT, setting.topics)})
 
 
@@ -179,8 +185,11 @@ def yahoo(setting: Setting) -> Application:
     return Application(job, {QUERY: Counted(COUNT, setting.topics)})
 
 
-def _words(kafka: str, topics: Sequence[str], until: Any, job: Job, readers: int = READERS) -> ps.Stream:
-    lines = _read(topics[0], {"line": str, "is_first": bool}, kafka, until, job).name("lines").parallelism(readers)
+def _read_lines(kafka: str, topics: Sequence[str], until: Any, job: Job, readers: int = READERS) -> ps.Stream:
+    return _read(topics[0], {"line": str, "is_first": bool}, kafka, until, job).name("lines").parallelism(readers)
+
+
+def _words(lines: ps.Stream, readers: int = READERS) -> ps.Stream:
     return lines.flat_map(split, _row_types(lines)).name("split").parallelism(readers)
 
 
@@ -193,7 +202,8 @@ def _views(kafka: str, topics: Sequence[str], until: Any, job: Job) -> ps.Stream
 def exact_words(kafka: str, topics: Sequence[str]) -> list[list[Any]]:
     """Return how often each word was offered: lines read again, nothing waits, none is held."""
     job = ps.Job()
-    return _counted_again(_words(kafka, topics, "latest", job).filter(~ps.col("is_first")), job)
+    words = _words(_read_lines(kafka, topics, "latest", job))
+    return _counted_again(words.filter(~ps.col("is_first")), job)
 
 
 def exact_views(kafka: str, topics: Sequence[str]) -> list[list[Any]]:

@@ -33,6 +33,7 @@ from penstock.benchmarks.papers.real.steady_policies import (
     lines,
     looks,
 )
+from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.recorded_windows import ticks_of, wholes_of
 from penstock.engine.control.steering import scaler
@@ -63,7 +64,10 @@ def test_policies_leave_a_steady_job_alone_and_act_on_one_that_is_not() -> None:
 def test_every_policy_has_a_line() -> None:
     wholes = [minute(number) for number in range(1, 4)]
     seconds = [second(number) for number in range(1, 200)]
-    found = lines(Recorded(seconds, wholes, plan_of(steady_case(60.0))), CONTROL)
+    steady = steady_case(60.0)
+    # These seconds are of a job without a contract.
+    plain = replace(steady, options={**steady.options, "contracts": {}})
+    found = lines(Recorded(seconds, wholes, plan_of(plain)), CONTROL)
     assert [line.policy for line in found] == sorted(POLICIES)
     # One that looks every quarter of an hour has not looked.
     (seldom,) = [line for line in found if line.policy == "autoscaler"]
@@ -201,6 +205,11 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(
     with pytest.raises(SystemExit) as refused:
         main(["--out", str(tmp_path), "--minutes", "10", "--act", policy])
     assert refused.value.code == 2 and said in " ".join(capsys.readouterr().err.split())
+
+
+def test_there_is_something_to_shed() -> None:
+    shedding = LoadShedding(plan_of(steady_case(60.0)), Control("qod", "act"), moves=False)
+    assert min(shedding.scope.points.branches.values()) == 0.5
 
 
 def test_cases_say_who_acts() -> None:
