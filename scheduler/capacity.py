@@ -7,10 +7,15 @@ by `flink_er`.
 import numpy as np
 
 from penstock.model.columns import Floats, Ints
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.true_rates import or_nan
 
 MIB = float(1 << 20)
 LEAST = 1e-3
 """epsilon: the least capacity, rows a second, so that a vertex can recover."""
+
+LEAST_MS = 1e-3
+"""A row is not seen to take less."""
 
 
 def available_bandwidth(most: Floats, other: Floats, heartbeat: Floats, checkpoint: Floats) -> Floats:
@@ -29,12 +34,43 @@ def network_capacity(available: Floats, row_bytes: Floats) -> Floats:
     return available * MIB / row_bytes
 
 
+def first_capacity(snapshot: ClusterSnapshot) -> Floats:
+    """Return equations 9 and 10 for every instance: infinite where no link leads to it, NaN where figures are unknown."""
+    machines = snapshot.machines
+    limit = or_nan(machines.network_limit_bytes, len(machines))
+    parts = (machines.network_other_bytes, machines.network_heartbeat_bytes, machines.network_checkpoint_bytes)
+    used = [np.nan_to_num(or_nan(part, len(machines))) for part in parts]
+    other, heartbeat, checkpoint = (part / snapshot.window_s / MIB for part in used)
+    available = available_bandwidth(limit / MIB, other, heartbeat, checkpoint)
+    of = snapshot.instances
+    capacity = network_capacity(available[of.machine], _row_bytes(snapshot)[of.task])
+    has_link = np.bincount(snapshot.edges.consumer, minlength=len(snapshot.tasks)) > 0
+    return np.where(has_link[of.task], capacity, np.inf)
+
+
+def unknown_network(snapshot: ClusterSnapshot, capacity: Floats) -> str:
+    """Return the figures without which instances that take rows have no first capacity; "": all have one."""
+    instances, machines = snapshot.instances, snapshot.machines
+    blind = np.isnan(capacity) & (np.nan_to_num(or_nan(instances.records_in, len(instances))) > 0)
+    limit = or_nan(machines.network_limit_bytes, len(machines))[instances.machine[blind]]
+    figures = {"machines.network_limit_bytes": limit, "edges.row_bytes": _row_bytes(snapshot)[instances.task[blind]]}
+    return " and ".join(name for name, values in figures.items() if np.isnan(values).any())
+
+
+def _row_bytes(snapshot: ClusterSnapshot) -> Floats:
+    """Return the bytes of a row that comes to a task; NaN: not measured."""
+    row_bytes = np.full(len(snapshot.tasks), np.nan)
+    if snapshot.edges.row_bytes is not None:
+        np.fmax.at(row_bytes, snapshot.edges.consumer, snapshot.edges.row_bytes)
+    return row_bytes
+
+
 def step_literal(latency_ms: Floats, limit_ms: float) -> Floats:
     """Return eta_i = |1000 / l_c - 1000 / l_i| rows/s (Flink-ER, eqs 13 and 14), as printed.
 
     It assumes one row in flight, so it approaches a capacity of 20,000 in steps of 2 rows/s.
     """
-    return np.abs(1000.0 / limit_ms - 1000.0 / latency_ms)
+    return np.abs(1000.0 / limit_ms - 1000.0 / np.maximum(latency_ms, LEAST_MS))
 
 
 def step_paper(flow: Floats, latency_ms: Floats, limit_ms: float) -> Floats:

@@ -74,7 +74,9 @@ class Ds2Fitted:
         points = self._with_new_points(snapshot, proposal, memory, scaling_round.may_act[of])
         parallelism, now = self._parallelism(snapshot, proposal, points), proposal.rates.parallelism
         short = self._short(snapshot, proposal)[of]
-        acts = scaling_round.may_act[of] & ~snapshot.tasks.is_source & ~proposal.missing
+        acts = scaling_round.may_act[of] & ~proposal.missing
+        if not self.ds2.scales_sources:
+            acts &= ~snapshot.tasks.is_source
         changed = acts & ((parallelism > now) & short | (parallelism < np.floor((1 - self.shrinks) * now)))
         sizes = [TaskSize(task, int(parallelism[task])) for task in np.flatnonzero(changed).tolist()]
         reason = "what was seen asks for another parallelism"

@@ -17,14 +17,13 @@ from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Rou
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.bucket_moves import TaskBuckets, level_buckets
 from penstock.scheduler.capacity import (
-    MIB,
-    available_bandwidth,
     capacity_beside,
     detect,
-    network_capacity,
+    first_capacity,
     step_literal,
     step_paper,
     true_capacity,
+    unknown_network,
 )
 from penstock.scheduler.flow_network import Allocation, Bottleneck, Layer, allocate
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
@@ -71,7 +70,7 @@ class FlinkEr:
     that arrives in the ``action_s`` of the action. Where no source lags, a mean latency of a task above l_c triggers
     one, after which the load is to be at most lambda of every capacity; infinite: only lag does. ``settle_s``: the wait
     after an action on an application. ``jump``: instances are added up to the need, not one at a time. ``pool``:
-    instances that a decision may add; None: as many as there are free cores, where CPU was measured. ``period_s``: how
+    instances that a decision may add; None: as many as there are free cores, if CPU is measured of all. ``period_s``: how
     often a loop lets it look; ``looks``: in so many of them, one after the other, an application must lag, or be slow,
     before anything is done.
     """
@@ -126,6 +125,8 @@ class FlinkEr:
         slow, blind = slow_tasks(snapshot, self.latency_ms)
         if len(blind) and self.detector != "true":
             return not_measured(LATENCY), after
+        if lacking := "" if self.detector == "true" else unknown_network(snapshot, limits):
+            return not_measured(lacking), after
         with np.errstate(divide="ignore", invalid="ignore"):
             arriving_part = np.nan_to_num(np.where(needed > 0, steady / needed, 1.0), nan=1.0)
         plan, network = _Plan(snapshot, self, arriving_part, full.keys()), Network(snapshot, limits, needed)
@@ -179,7 +180,7 @@ class FlinkEr:
                 yield application, reached[of[reached] == application].tolist(), 1.0 / self.saturated
 
     def _capacities(self, snapshot: ClusterSnapshot, memory: FlinkErMemory) -> Floats:
-        """Return rows/s by instance; NaN where unknown, which does not bind."""
+        """Return rows/s by instance, infinite where only latency tells; NaN where unknown, which does not bind."""
         instances, rows = snapshot.instances, len(snapshot.instances)
         records_in = or_nan(instances.records_in, rows)
         if self.detector == "true":
@@ -189,11 +190,10 @@ class FlinkEr:
             beside = capacity_beside(records_in, busy_ns, useful_ns, instances.machine, snapshot.window_s)
             return np.fmax(alone, beside)
         same = memory.capacity is not None and memory.tasks == snapshot.tasks.name
+        before = first_capacity(snapshot)
         if same and memory.owners is not None and np.array_equal(memory.owners, instances.task):
-            before = memory.capacity
-        else:
-            before = _from_network(snapshot)
-        assert before is not None
+            assert memory.capacity is not None
+            before = np.where(np.isnan(memory.capacity), before, memory.capacity)
         flow, latency_ms = records_in / snapshot.window_s, or_nan(instances.latency_ms, rows)
         literal = self.detector == "literal"
         step = step_literal(latency_ms, self.latency_ms) if literal else step_paper(flow, latency_ms, self.latency_ms)
@@ -343,23 +343,9 @@ def _by_application(of: Ints, tasks: Ints) -> list[tuple[int, list[int]]]:
 
 
 def _free_cores(snapshot: ClusterSnapshot) -> int | None:
-    cpu = snapshot.machines.cpu_percent
-    if cpu is None or np.isnan(cpu).any():
+    """Return how many cores are free, None: not measured. Where no instance can be, nobody measures CPU."""
+    machines = snapshot.machines
+    if machines.cpu_percent is None:
         return None
-    return int(np.maximum(snapshot.machines.cores - cpu / 100.0, 0.0).sum())
-
-
-def _from_network(snapshot: ClusterSnapshot) -> Floats:
-    """Return equations 9 and 10 for every instance; where links or row sizes are unknown, infinite."""
-    machines, edges = snapshot.machines, snapshot.edges
-    limit = or_nan(machines.network_limit_bytes, len(machines))
-    parts = (machines.network_other_bytes, machines.network_heartbeat_bytes, machines.network_checkpoint_bytes)
-    used = [np.nan_to_num(or_nan(part, len(machines))) for part in parts]
-    other, heartbeat, checkpoint = (part / snapshot.window_s / MIB for part in used)
-    available = available_bandwidth(limit / MIB, other, heartbeat, checkpoint)
-    row_bytes = np.full(len(snapshot.tasks), np.nan)
-    if edges.row_bytes is not None:
-        np.fmax.at(row_bytes, edges.consumer, edges.row_bytes)
-    of = snapshot.instances
-    capacity = network_capacity(available[of.machine], row_bytes[of.task])
-    return np.where(np.isnan(capacity), np.inf, capacity)
+    free = (machines.cores - machines.cpu_percent / 100.0)[machines.cores > 0]
+    return None if np.isnan(free).any() else int(np.maximum(free, 0.0).sum())

@@ -12,6 +12,7 @@ from penstock.model.errors import OptionError
 from penstock.model.memory_levels import LEAST_BYTES
 from penstock.model.policy_parameters import flattened
 from penstock.scheduler.control_loop import ControlLoop, Steering
+from penstock.scheduler.limits import PlanLimits
 from penstock.scheduler.ownership import Level, Resource, Role, TwoOwnersError, owners_of
 
 _SIZES = (Resource.PARALLELISM,)
@@ -53,7 +54,7 @@ LEAST_MEMORY = {"limits.least_memory_bytes": float(LEAST_BYTES), "limits.least_h
 OF_A_JOB: dict[str, Mapping[str, Any]] = {
     "ds2": {"scales_sources": True, "shrink_margin": 0.1},
     "ds2-fitted": {"ds2.scales_sources": True},
-    "flink-er": {"period_s": 5.0, "looks": 2},
+    "flink-er": {"period_s": 5.0, "looks": 2, "pool": PlanLimits().most_instances},
     "justin": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
     "memory-choice": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
     "sage": LEAST_MEMORY,
@@ -63,7 +64,8 @@ OF_A_JOB: dict[str, Mapping[str, Any]] = {
 
 There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. It has
 a thread of its own there, which waits where channels are full; here it shares a core with what it waits for, and is
-behind instead. Flink-ER looks every few seconds, and what lags twice in a row lags. A job goes back to one instance,
+behind instead. Flink-ER looks every few seconds, and what lags twice in a row lags; instances come with a core of their
+own there, as far as the quota goes, whatever is free of those that there are. A job goes back to one instance,
 too, once what it needs fits with a tenth to spare. For whole jobs memory is that of state alone.
 """
 

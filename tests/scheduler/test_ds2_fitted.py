@@ -63,3 +63,12 @@ def test_keyed_tasks_have_no_more_instances_than_key_groups_and_unknown_ones_sta
     assert isinstance(decision, NoChange) and decision.reason.startswith("not measured") and memory.points == {}
     with pytest.raises(ValueError, match="carried is in"):
         Ds2Fitted(carried=0.0)
+
+
+def test_a_source_is_sized_where_sources_are() -> None:
+    """What is chained to a source may be all of the work of a job."""
+    busy = measured(Job([Task("all of it", 400.0, 1)], [], target=1_000.0))
+    behind = replace(busy, instances=replace(busy.instances, records_in=np.array([4_000.0]), busy_ns=np.array([1e10])))
+    sized, _ = replace(EAGER, ds2=replace(EAGER.ds2, scales_sources=True)).decide(behind, EAGER.start())
+    assert isinstance(sized, RescalePlan) and sized.tasks == (TaskSize(0, 3),)
+    assert isinstance(EAGER.decide(behind, EAGER.start())[0], NoChange)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange, RescalePlan, TaskSize, not_measured
-from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, RefusalColumns
+from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, MachineColumns, RefusalColumns
 from penstock.scheduler.capacity import (
     available_bandwidth,
     detect,
@@ -324,6 +324,34 @@ def test_what_was_not_measured_is_said() -> None:
         state = ClusterSnapshot.from_dict({**whole, group: {**whole[group], column: None}})
         decision = decide(QUICK, state)
         assert isinstance(decision, NoChange) and decision.reason.startswith(f"not measured: {said}")
+
+
+@pytest.mark.parametrize("detector", ["paper", "literal"])
+def test_a_detector_that_begins_with_the_network_says_that_nobody_measures_it(detector: str) -> None:
+    """What is not known is not infinite: a million rows wait, for five seconds each, and that suffices to nobody."""
+    state = snapshot(1000.0, [Stage("source", [1e6]), Stage("map", [400.0])], lag=1e6)
+    policy = replace(QUICK, detector=detector)
+    memory = policy.start()
+    for number in range(1, 4):
+        decision, memory = policy.decide(replace(state, number=number, time_s=5.0 * number), memory)
+        assert decision == not_measured("machines.network_limit_bytes and edges.row_bytes")
+    linked = replace(state, machines=replace(state.machines, network_limit_bytes=np.array([12.5 * 2**20])))
+    assert policy.decide(linked, memory)[0] == not_measured("edges.row_bytes")
+    known = replace(linked, edges=replace(linked.edges, row_bytes=np.array([40_000.0])), time_s=25.0)
+    decision, _ = policy.decide(known, memory)
+    assert isinstance(decision, RescalePlan) and [size.task for size in decision.tasks] == [1]
+    # A task to which nothing comes need not be known.
+    idle = replace(state, instances=replace(state.instances, records_in=np.array([2000.0, 0.0])))
+    assert "not measured: machines" not in policy.decide(idle, policy.start())[0].reason
+
+
+def test_the_pool_is_what_is_free_where_instances_can_be() -> None:
+    """Nobody measures the CPU of the process that started a job; an instance cannot be there."""
+    state = snapshot(1000.0, [Stage("source", [1e6]), Stage("map", [400.0])])
+    caller = (("tm-0", "tm-1", "caller"), np.array([1.0, 1.0, 0.0]))
+    for percent, sizes in (([60.0, 0.0, np.nan], (TaskSize(1, 2),)), ([60.0, np.nan, np.nan], (TaskSize(1, 3),))):
+        plan = decide(QUICK, replace(state, machines=MachineColumns(*caller, np.array(percent))))
+        assert isinstance(plan, RescalePlan) and plan.tasks == sizes
 
 
 def test_options_are_checked() -> None:

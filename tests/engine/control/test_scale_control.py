@@ -266,6 +266,23 @@ def test_who_acts_gets_task_managers_first_and_then_instances(tmp_path: Path) ->
     assert len(running.asked) == 1
 
 
+def test_instances_come_to_a_job_whose_task_managers_have_nothing_free(tmp_path: Path) -> None:
+    """With them comes a task manager, as far as the quota goes."""
+    live(started(Control(scale="flink-er", cores=4), tmp_path), 60)
+    plans = [entry["decision"] for entry in lines(tmp_path / "actions.jsonl", "flink-er") if "decision" in entry]
+    wanted = [plan["tasks"] for plan in plans if plan["kind"] == "RescalePlan"]
+    assert wanted and [(size["task"], size["parallelism"]) for size in wanted[0]] == [(1, 4)], plans[-1]
+
+
+@pytest.mark.parametrize("detector", ["paper", "literal"])
+def test_detectors_that_begin_with_the_network_say_so_on_a_job(tmp_path: Path, detector: str) -> None:
+    live(started(Control(scale="flink-er", parameters={"detector": detector}), tmp_path), 60)
+    said = {
+        entry["decision"]["reason"] for entry in lines(tmp_path / "actions.jsonl", "flink-er") if "decision" in entry
+    }
+    assert said == {"not measured: machines.network_limit_bytes and edges.row_bytes"}
+
+
 @dataclass(frozen=True)
 class OtherMemory(OneMore):
     """A policy of a user's that gives the count other memory, once, and so many instances."""
