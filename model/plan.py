@@ -120,8 +120,21 @@ class ApplicationSize:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreNeed:
+    """The ``cores`` that an application's instances need together, not rounded: the least that it is to have now.
+
+    ``spreads``: its instances are placed anew, so that they lie on so many, where none of its tasks gets others;
+    otherwise it goes with sizes of its tasks, and is no change of its own.
+    """
+
+    application: int
+    cores: float
+    spreads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RescalePlan:
-    """Parallelism, memory, owners of buckets and routes change; one action."""
+    """Parallelism, memory, owners of buckets and routes change, or instances are spread; one action."""
 
     reason: str
     tasks: tuple[TaskSize, ...] = ()
@@ -129,6 +142,13 @@ class RescalePlan:
     routes: tuple[Route, ...] = ()
     applications: tuple[ApplicationSize, ...] = ()
     numbers: Numbers = field(default_factory=dict)
+    cores: tuple[CoreNeed, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        spread = any(need.spreads for need in self.cores)
+        return not (self.tasks or self.buckets or self.routes or self.applications or spread)
 
 
 Decision = Placement | ShedPlan | RescalePlan | NoChange
@@ -137,8 +157,10 @@ Decision = Placement | ShedPlan | RescalePlan | NoChange
 def as_dict(decision: Decision) -> dict[str, Any]:
     """Return a decision as plain data for JSON, with its kind; equal decisions give equal data.
 
-    A cause is left out: the reason says it.
+    A cause is left out: the reason says it. So are cores that nobody asks for.
     """
     plain = {"kind": type(decision).__name__, **asdict(decision)}
     plain.pop("cause", None)
+    if not plain.get("cores", True):
+        plain.pop("cores")
     return plain

@@ -5,6 +5,7 @@ Called by `control_loop`; both go into the action log (docs/design/controllers.m
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from penstock.model.columns import Floats
 from penstock.model.plan import ApplicationSize, Decision, RescalePlan, ShedPlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.capacity import true_capacity
+from penstock.scheduler.core_needs import busiest_share, spread_share
 from penstock.scheduler.true_rates import or_nan, source_targets
 
 CAME = 0.5
@@ -19,6 +21,9 @@ CAME = 0.5
 
 LEAST_GAIN = 0.1
 """More memory is expected to raise a task's capacity by this share at least."""
+
+FULLEST = "busiest machine"
+"""The figure of an application: the part of its busy time that the machine has which has most of it."""
 
 SAME = 0.1
 """Figures that differ by less than this share are the same evidence."""
@@ -83,6 +88,9 @@ class Figures:
         """Return a figure; NaN if the subject is not there, or was not measured."""
         if figure in ("cores", "memory"):
             return self._allocation(subject, figure)
+        if figure == FULLEST:
+            names = self.snapshot.applications.name
+            return busiest_share(self.snapshot, names.index(subject)) if subject in names else float("nan")
         task = self.row.get(subject)
         if task is None:
             return float("nan")
@@ -115,10 +123,10 @@ class Figures:
         subject = name if number is None else f"{name}/{number}"
         return Change(subject, name, kind, what, float(self.offered[of]), float(self.each[task]))
 
-    def allocation(self, application: int, kind: str) -> Change:
-        """Return a change of what an application is given."""
+    def allocation(self, application: int, kind: str, what: str = "") -> Change:
+        """Return a change of what an application is given; ``what`` is the first word of its kind, if not said."""
         name = self.snapshot.applications.name[application]
-        return Change(name, "", kind, kind.partition(" ")[0], float(self.offered[application]), float("nan"))
+        return Change(name, "", kind, what or kind.partition(" ")[0], float(self.offered[application]), float("nan"))
 
     def _allocation(self, application: str, figure: str) -> float:
         of = self.snapshot.applications
@@ -150,6 +158,10 @@ def parts_of(decision: Decision, figures: Figures) -> dict[tuple[str, int], Chan
             parts["routes", place] = figures.change(task, "routes", "route")
         for place, given in enumerate(decision.applications):
             parts["applications", place] = figures.allocation(given.application, _allocated(given))
+        for place, need in enumerate(decision.cores):
+            if need.spreads:
+                kind = f"on {ceil(need.cores)} cores"
+                parts["cores", place] = figures.allocation(need.application, kind, "task managers")
     elif isinstance(decision, ShedPlan):
         of, machines = figures.snapshot.instances, figures.snapshot.machines.name
         for place, move in enumerate(decision.moves):
@@ -175,6 +187,10 @@ def expectations(decision: Decision, figures: Figures) -> tuple[Expectation, ...
                 found += _toward(name, "cores", figures, given.cores)
             if given.memory_bytes is not None:
                 found += _toward(name, "memory", figures, given.memory_bytes)
+        for need in decision.cores:
+            if need.spreads and not any(_resizes(size, need.application, figures) for size in decision.tasks):
+                name, count = figures.snapshot.applications.name[need.application], ceil(need.cores)
+                found += _toward(name, FULLEST, figures, spread_share(figures.snapshot, need.application, count))
     elif isinstance(decision, ShedPlan):
         of = figures.snapshot.instances
         for move in decision.moves:
@@ -191,6 +207,12 @@ def _of_size(size: TaskSize, figures: Figures) -> list[Expectation]:
         factor = grows if size.parallelism > before else 1.0 + LEAST_GAIN
         found += _toward(subject, "capacity", figures, figures.of(subject, "capacity") * factor)
     return found
+
+
+def _resizes(size: TaskSize, application: int, figures: Figures) -> bool:
+    """Return whether a task is the application's, and gets other instances; all are not placed anew then."""
+    own = figures.snapshot.tasks.application[size.task] == application
+    return bool(own and size.parallelism != figures.count[size.task])
 
 
 def _toward(subject: str, figure: str, figures: Figures, expected: float) -> list[Expectation]:

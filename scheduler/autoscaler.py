@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import Decision, TaskSize
+from penstock.model.plan import CoreNeed, Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.autoscaler_rules import (
     aligned_parallelism,
@@ -21,6 +21,8 @@ from penstock.scheduler.autoscaler_rules import (
     scaling_coefficient,
     true_rate,
 )
+from penstock.scheduler.core_needs import core_loads, core_needs, short_applications
+from penstock.scheduler.ds2 import instances_needed
 from penstock.scheduler.pacing import Pace, PaceStates
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.scaling_round import open_round, round_decision
@@ -82,7 +84,8 @@ class Autoscaler:
 
     ``utilisation`` +- ``boundary``: the band. ``backlog_s``: a source with more seconds of input waiting only lets its
     application grow. ``gain_least`` counts if ``detects_ineffective``; ``learns_scaling`` divides by the observed
-    coefficient. ``gc_most``: share of time in garbage collection above which nothing is scaled.
+    coefficient. ``gc_most``: share of time in garbage collection above which nothing is scaled. ``cores_margin``: as in
+    `Ds2`.
     """
 
     pace: Pace = Pace(interval_s=900.0, warm_up_s=300.0)
@@ -102,6 +105,7 @@ class Autoscaler:
     learns_scaling: bool = False
     gc_most: float = 1.0
     history: int = 3
+    cores_margin: float = float("inf")
 
     def __post_init__(self) -> None:
         if not (0 < self.utilisation <= 1 and self.boundary >= 0 and 0 < self.most_down < 1 and self.catch_up_s > 0):
@@ -136,9 +140,9 @@ class Autoscaler:
             sizes.append(TaskSize(task, int(target_parallelism[task])))
             past[task] = self._after_action(past[task], needs, task, float(target_parallelism[task]))
         numbers = {f"{'/'.join(names[size.task])} true_rate": float(needs.true_rate[size.task]) for size in sizes}
-        decision, pace_states = round_decision(
-            snapshot, self.pace, scaling_round, sizes, "true rates are outside of their band", numbers
-        )
+        cores = self._cores(snapshot, needs, scaling_round.may_act, changed)
+        reason = "true rates are outside of their band"
+        decision, pace_states = round_decision(snapshot, self.pace, scaling_round, sizes, reason, numbers, cores)
         return decision, AutoscalerMemory(pace_states, dict(zip(names, past, strict=True)))
 
     def _needs(self, snapshot: ClusterSnapshot, histories: list[TaskHistory]) -> _Needs:
@@ -162,6 +166,14 @@ class Autoscaler:
         with np.errstate(divide="ignore", invalid="ignore"):
             lag_s = np.where(lag > 0, lag / target, 0.0)
         return _Needs(rates, rate, target, catch_up, lag_s, missing)
+
+    def _cores(self, snapshot: ClusterSnapshot, needs: _Needs, may_act: Bools, changed: Bools) -> tuple[CoreNeed, ...]:
+        if self.cores_margin == float("inf"):
+            return ()
+        sized = any_by(snapshot.tasks.application, changed, len(may_act))
+        short = short_applications(snapshot, needs.rates, needs.target)
+        needed = instances_needed(needs.target, needs.true_rate, needs.rates.parallelism)
+        return core_needs(core_loads(snapshot, needed), sized, may_act & short, self.cores_margin)
 
     def _with_catch_up_rate(self, history: TaskHistory, needs: _Needs, task: int) -> TaskHistory:
         """Return the history with the rate of a source that is far behind: R / (1 - share of time held up)."""

@@ -35,7 +35,7 @@ def network_capacity(available: Floats, row_bytes: Floats) -> Floats:
 
 
 def first_capacity(snapshot: ClusterSnapshot) -> Floats:
-    """Return equations 9 and 10 for every instance: infinite where no link leads to it, NaN where figures are unknown."""
+    """Return equations 9 and 10 for every instance: infinite where no link leads to it, NaN where it is not known."""
     machines = snapshot.machines
     limit = or_nan(machines.network_limit_bytes, len(machines))
     parts = (machines.network_other_bytes, machines.network_heartbeat_bytes, machines.network_checkpoint_bytes)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import Decision, TaskSize
+from penstock.model.plan import CoreNeed, Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.busy_band import BusyBand
+from penstock.scheduler.core_needs import core_loads, core_needs, short_applications
 from penstock.scheduler.pacing import Pace, PaceStates
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.scaling_round import open_round, round_decision
@@ -65,7 +66,9 @@ class Ds2:
     reads by more than this factor, every parallelism is multiplied by it. ``band``: None acts on every significant
     change, as DS2's own manager does; a band acts when it is left, as Flink's and Justin's do. ``scales_sources``:
     sources are sized too, as Flink does. ``shrink_margin``: a task shrinks by one instance, too, if what it needs, and
-    this share of it, fit into the others; infinite: it shrinks by two or more, as DS2's do.
+    this share of it, fit into the others; infinite: it shrinks by two or more, as DS2's do. ``cores_margin``: cores are
+    asked for, as many as all instances need together and this share of it, and instances spread over them where they
+    wait for each other's; infinite: each instance has one, as in DS2.
     """
 
     pace: Pace = Pace()
@@ -74,9 +77,10 @@ class Ds2:
     band: BusyBand | None = None
     scales_sources: bool = False
     shrink_margin: float = float("inf")
+    cores_margin: float = float("inf")
 
     def __post_init__(self) -> None:
-        if not (self.factor >= 0 and self.target_rate_ratio >= 1 and self.shrink_margin >= 0):
+        if not (self.factor >= 0 and self.target_rate_ratio >= 1 and min(self.shrink_margin, self.cores_margin) >= 0):
             raise ValueError("a factor and a margin are at least 0, a ratio of rates at least 1")
 
     def start(self) -> PaceStates:
@@ -95,7 +99,10 @@ class Ds2:
         changed = (proposal.parallelism != proposal.rates.parallelism) & acts[snapshot.tasks.application]
         sizes = tuple(TaskSize(int(task), int(proposal.parallelism[task])) for task in np.flatnonzero(changed))
         reason = "rates ask for another parallelism" if self.band is None else "busy time left its band"
-        return round_decision(snapshot, self.pace, scaling_round, sizes, reason, need(snapshot, proposal, changed))
+        cores = self.cores(snapshot, proposal, scaling_round.may_act, changed)
+        return round_decision(
+            snapshot, self.pace, scaling_round, sizes, reason, need(snapshot, proposal, changed), cores
+        )
 
     def propose(self, snapshot: ClusterSnapshot) -> ScalingProposal:
         """Return the requirement of every task, whether or not its application is due."""
@@ -121,6 +128,17 @@ class Ds2:
         assert self.band is not None, "only with a band"
         grows = proposal.parallelism > proposal.rates.parallelism
         return self.band.left_by(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
+
+    def cores(
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, may_act: Bools, changed: Bools
+    ) -> tuple[CoreNeed, ...]:
+        """Return the cores to be asked for, where these tasks change."""
+        if self.cores_margin == float("inf"):
+            return ()
+        sized = any_by(snapshot.tasks.application, changed, len(may_act))
+        short = short_applications(snapshot, proposal.rates, proposal.target_in)
+        loads = core_loads(snapshot, proposal.instances)
+        return core_needs(loads, sized, may_act & short, self.cores_margin)
 
     def _corrected(self, snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats, wanted: Floats) -> Floats:
         """Return the parallelism, times target rate / observed rate where nothing else explains the shortage."""

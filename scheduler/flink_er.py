@@ -68,11 +68,11 @@ class FlinkEr:
     times the rows in flight, or its steps as printed. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi:
     a lag worth more seconds of input triggers an action, and is to be drained in ``drain_s``, together with the input
     that arrives in the ``action_s`` of the action. Where no source lags, a mean latency of a task above l_c triggers
-    one, after which the load is to be at most lambda of every capacity; infinite: only lag does. ``settle_s``: the wait
-    after an action on an application. ``jump``: instances are added up to the need, not one at a time. ``pool``:
-    instances that a decision may add; None: as many as there are free cores, if CPU is measured of all. ``period_s``: how
-    often a loop lets it look; ``looks``: in so many of them, one after the other, an application must lag, or be slow,
-    before anything is done.
+    one, after which the load is to be at most lambda of every capacity; infinite: only lag does. ``settle_s``: the
+    wait after an action on an application. ``jump``: instances are added up to the need, not one at a time. ``pool``:
+    instances that a decision may add; None: as many as there are free cores, if CPU is measured of all. ``period_s``:
+    how often a loop lets it look; ``looks``: in so many of them, one after the other, an application must lag, or be
+    slow, before anything is done.
     """
 
     detector: str = "true"

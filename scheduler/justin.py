@@ -108,9 +108,9 @@ class Justin:
         changed = np.zeros(len(snapshot.tasks), np.bool_)
         changed[[size.task for size in sizes]] = True
         numbers = need(snapshot, proposal, changed) | _access_figures(snapshot, access, changed)
-        decision, pace_states = round_decision(
-            snapshot, self.ds2.pace, scaling_round, sizes, "busy time left its band; memory before instances", numbers
-        )
+        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, changed)
+        reason = "busy time left its band; memory before instances"
+        decision, pace_states = round_decision(snapshot, self.ds2.pace, scaling_round, sizes, reason, numbers, cores)
         return decision, JustinMemory(pace_states, last_decisions)
 
     def _size(

@@ -114,6 +114,7 @@ def owned_part(
                 threads=Resource.PARALLELISM in owns,
                 allocations=mine(Resource.ALLOCATIONS, any(_has_allocation(given) for given in decision.applications)),
             ),
+            cores=decision.cores if mine(Resource.PARALLELISM, bool(decision.cores)) else (),
         )
         if is_empty(allowed):
             allowed = NoChange(decision.reason)
@@ -125,7 +126,7 @@ def owned_part(
 def is_empty(decision: Decision) -> bool:
     """Return whether a decision changes nothing beyond keep rates."""
     if isinstance(decision, RescalePlan):
-        return not (decision.tasks or decision.buckets or decision.routes or decision.applications)
+        return decision.is_empty
     return isinstance(decision, NoChange) or not decision.moves
 
 

@@ -23,6 +23,7 @@ from penstock.model.plan import (
 )
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.application_limits import limited_applications
+from penstock.scheduler.core_limits import limited_cores
 from penstock.scheduler.limits import PlanBounds, PlanLimits, Refusal
 from penstock.scheduler.size_limits import limited_sizes
 
@@ -43,9 +44,7 @@ def limited_decision(
         return decision, ()
     if isinstance(decision, RescalePlan):
         allowed: Decision = _limited_rescale_plan(decision, bounds)
-        is_empty = isinstance(allowed, RescalePlan) and not (
-            allowed.tasks or allowed.buckets or allowed.routes or allowed.applications
-        )
+        is_empty = isinstance(allowed, RescalePlan) and allowed.is_empty
     elif isinstance(decision, Placement):
         moves = _allowed_moves(decision.moves, bounds)
         allowed, is_empty = replace(decision, moves=moves), not moves
@@ -70,6 +69,7 @@ def _limited_rescale_plan(plan: RescalePlan, bounds: PlanBounds) -> RescalePlan:
         buckets=tuple(move for move in plan.buckets if _is_allowed_bucket_move(move, parallelism, bounds)),
         routes=tuple(route for route in plan.routes if _is_allowed_route(route, parallelism, bounds)),
         applications=limited_applications(plan.applications, bounds),
+        cores=limited_cores(plan.cores, bounds),
     )
 
 

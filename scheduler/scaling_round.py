@@ -4,13 +4,14 @@ Shared by `ds2`, `justin`, `memory_choice` and `autoscaler`; each application is
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.model.columns import Bools
-from penstock.model.plan import Cause, Decision, NoChange, RescalePlan, TaskSize
+from penstock.model.plan import Cause, CoreNeed, Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.core_needs import spread_reason
 from penstock.scheduler.pacing import Pace, PaceStates, after_action
 from penstock.scheduler.true_rates import TaskRates, any_by
 
@@ -59,16 +60,18 @@ def round_decision(
     sizes: Sequence[TaskSize],
     reason: str,
     numbers: Mapping[str, float],
+    cores: tuple[CoreNeed, ...] = (),
 ) -> tuple[Decision, PaceStates]:
-    """Return the plan of these sizes, or `NoChange` with a reason; and the pace states after it."""
-    if not sizes:
+    """Return the plan of these sizes and ``cores``, or `NoChange` with a reason; and the pace states after it."""
+    plan = RescalePlan(reason, tasks=tuple(sizes), numbers=numbers, cores=cores)
+    if plan.is_empty:
         return NoChange(scaling_round.wait_reason, numbers, scaling_round.cause), scaling_round.pace_states
-    touched = np.unique(snapshot.tasks.application[[size.task for size in sizes]])
-    names = [snapshot.applications.name[application] for application in touched]
-    full_reason = f"{reason}; {scaling_round.wait_reason}" if scaling_round.cause is Cause.NOT_MEASURED else reason
-    return RescalePlan(full_reason, tasks=tuple(sizes), numbers=numbers), after_action(
-        scaling_round.pace_states, names, snapshot.time_s
-    )
+    spread = {need.application for need in cores if need.spreads}
+    touched = {*snapshot.tasks.application[[size.task for size in sizes]].tolist(), *spread}
+    names = [snapshot.applications.name[application] for application in sorted(touched)]
+    unseen = [scaling_round.wait_reason] if scaling_round.cause is Cause.NOT_MEASURED else []
+    reasons = [*([reason] if sizes else []), *([spread_reason(snapshot, cores)] if spread else []), *unseen]
+    return replace(plan, reason="; ".join(reasons)), after_action(scaling_round.pace_states, names, snapshot.time_s)
 
 
 def _why(

@@ -9,6 +9,7 @@ it asks for is done between its turns.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import ceil
 
 from penstock.engine.jobs.manager_orders import ManagerOrders
 from penstock.engine.jobs.rescale_orders import RescaleOrders, RescaleSummary
@@ -58,11 +59,12 @@ class ScaleResult:
 class SizeOrder:
     """The sizes that operators of a plan are to have, by their names: instances, and bytes of memory of each instance.
 
-    Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then; memory that
-    ``rises`` is apart from that which ``falls``. ``moves``: key groups that get other owners; ``routes``: shares in
-    rows that may go to any instance. ``cores`` of all task managers together, and their number ``managers``; None: as
-    they are, or as many as follow from the rest. ``loads`` are those of the key groups of operators that get other
-    instances, as far as they are known.
+    Nobody is named who stays as it is. ``widest`` is the most instances that any operator has then, and ``needs`` the
+    cores that all of them need together; memory that ``rises`` is apart from that which ``falls``. ``spreads``: all are
+    placed anew, as many as they are. ``grows``: an operator gets more. ``moves``: key groups that get other owners;
+    ``routes``: shares in rows that may go to any instance. ``cores`` of all task managers together, and their number
+    ``managers``; None: as they are, or as many as follow from the rest. ``loads`` are those of the key groups of
+    operators that get other instances, as far as they are known.
     """
 
     graph: ExecutionGraph
@@ -75,6 +77,23 @@ class SizeOrder:
     cores: float | None = None
     managers: int | None = None
     loads: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    needs: float = 0.0
+    spreads: bool = False
+    grows: bool = True
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether it is of instances or their memory, and not only of who gets what."""
+        return bool(self.parallelism or self.falls or self.rises or self.spreads)
+
+    def task_managers(self, cores: float, now: int) -> int:
+        """Return how many of them it takes within a quota of ``cores``, where there are so many ``now``.
+
+        A loop works at one instance of an operator at a time: there are as many as the widest has, and as all need
+        together. What grows frees none.
+        """
+        least = now if self.grows or self.spreads else 1
+        return max(1, min(int(cores), max(least, self.widest, ceil(self.needs - 1e-9))))
 
 
 @dataclass(slots=True)
@@ -155,29 +174,30 @@ class ScaleActuator:
         if not all(asked.answer.done() for asked in order.moves):
             return None
         handed_out = HandedOut({each.order.instance: each.answer.result() for each in order.moves}, sizes.routes)
-        if (sizes.moves or sizes.routes) and not (sizes.parallelism or sizes.falls or sizes.rises):
+        if (sizes.moves or sizes.routes) and not sizes.is_sized:
             return handed_out
         if not order.has_fallen:
             order.has_fallen = True
             changed = self._change_memory(sizes.graph, sizes.falls) if sizes.falls else None
             if sizes.cores is not None:
                 self.cores.wanted = sizes.cores
-            if not (sizes.parallelism or sizes.falls or sizes.rises):
+            if not sizes.is_sized:
                 if sizes.cores is not None or sizes.managers is not None:
                     return self._sized(sizes)
                 raise OptionError("none of these tasks has state by keys, whose memory could change")
-            if not sizes.parallelism:
+            if not (sizes.parallelism or sizes.spreads):
                 return self._change_memory(sizes.graph, sizes.rises) if sizes.rises else changed
         known = self._managers.known()
         if order.managers is None:
             order.managers = sizes.managers or (
-                known.wanted if self._cores is None else max(1, min(int(self._cores), sizes.widest))
+                known.wanted if self._cores is None else sizes.task_managers(self._cores, known.wanted)
             )
             if order.managers > known.wanted:
                 self._managers.resize(order.managers)
         if order.asked is None:
             if len(known.warm) >= order.managers or now_ns >= order.until_ns:
-                order.asked = self._rescales.ask(sizes.parallelism, sizes.loads).answer
+                keeps = not sizes.parallelism
+                order.asked = self._rescales.ask(sizes.parallelism, sizes.loads, keeps=keeps).answer
             return None
         if not order.asked.done():
             return None

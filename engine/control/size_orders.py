@@ -35,7 +35,18 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
     after |= {size.task: size.parallelism for size in plan.tasks}
     falls, rises_to = memory
     loads = loads_of(parallelism, graph, snapshot)
-    return SizeOrder(graph, parallelism, max(after.values()), falls, rises_to, *_handed_out(plan, graph), loads=loads)
+    return SizeOrder(
+        graph,
+        parallelism,
+        max(after.values()),
+        falls,
+        rises_to,
+        *_handed_out(plan, graph),
+        loads=loads,
+        needs=sum(need.cores for need in plan.cores),
+        spreads=not parallelism and any(need.spreads for need in plan.cores),
+        grows=any(after[row] > task.parallelism for row, task in enumerate(tasks)),
+    )
 
 
 def _handed_out(plan: RescalePlan, graph: ExecutionGraph) -> tuple[tuple[GroupsOrder, ...], Routes]:

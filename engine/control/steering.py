@@ -52,11 +52,12 @@ WINDOWS = "windows"
 LEAST_MEMORY = {"limits.least_memory_bytes": float(LEAST_BYTES), "limits.least_heap_bytes": float(LEAST_BYTES)}
 
 OF_A_JOB: dict[str, Mapping[str, Any]] = {
-    "ds2": {"scales_sources": True, "shrink_margin": 0.1},
-    "ds2-fitted": {"ds2.scales_sources": True},
+    "autoscaler": {"cores_margin": 0.1},
+    "ds2": {"scales_sources": True, "shrink_margin": 0.1, "cores_margin": 0.1},
+    "ds2-fitted": {"ds2.scales_sources": True, "ds2.cores_margin": 0.1},
     "flink-er": {"period_s": 5.0, "looks": 2, "pool": PlanLimits().most_instances},
-    "justin": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
-    "memory-choice": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0},
+    "justin": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0, "ds2.cores_margin": 0.1},
+    "memory-choice": {"ds2.scales_sources": True, "ds2.band.lag_s": 1.0, "ds2.cores_margin": 0.1},
     "sage": LEAST_MEMORY,
     "sage-at-once": LEAST_MEMORY,
 }
@@ -64,9 +65,11 @@ OF_A_JOB: dict[str, Mapping[str, Any]] = {
 
 There a source does nothing but read; here what needs no exchange is chained to it, and may be all of the work. It has
 a thread of its own there, which waits where channels are full; here it shares a core with what it waits for, and is
-behind instead. Flink-ER looks every few seconds, and what lags twice in a row lags; instances come with a core of their
-own there, as far as the quota goes, whatever is free of those that there are. A job goes back to one instance,
-too, once what it needs fits with a tenth to spare. For whole jobs memory is that of state alone.
+behind instead. Flink-ER looks every few seconds, and what lags twice in a row lags; instances come with a core of
+their own, as far as the quota goes, whatever is free of those that there are. A job goes back to one instance, too,
+once what it needs fits with a tenth to spare. A task manager is one loop, and there are as many as all instances need
+together, with a tenth to spare: in Flink each instance has a thread, and machines are another's business. For whole
+jobs memory is that of state alone.
 """
 
 

@@ -46,12 +46,13 @@ class RescaleSummary:
 class AskedRescale:
     """An order, the instances that it wants by the names of operators, and what its result is told to.
 
-    ``loads``: those of the key groups of operators, as far as they are known.
+    ``loads``: those of the key groups of operators, as far as they are known. ``keeps``: of none others are to come.
     """
 
     number: int
     parallelism: Mapping[str, int]
     loads: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    keeps: bool = False
     state: RescaleState = "waiting"
     answer: "Future[RescaleSummary]" = field(default_factory=Future)
 
@@ -97,11 +98,18 @@ class RescaleOrders:
         if self._closed is not None:
             raise self._closed
 
-    def ask(self, parallelism: Mapping[str, int], loads: Mapping[str, Sequence[float]] | None = None) -> AskedRescale:
+    def ask(
+        self,
+        parallelism: Mapping[str, int],
+        loads: Mapping[str, Sequence[float]] | None = None,
+        *,
+        keeps: bool = False,
+    ) -> AskedRescale:
         """Ask for so many instances of some operators; the answer is the summary, once they run.
 
-        None named: all are placed anew, where task managers have come. Where operators change while they run, their key
-        groups are dealt out by their ``loads``, as far as these are given, otherwise as many to each instance.
+        None named: all are placed anew, where task managers have come, and others may come there while the job runs;
+        but none do if it ``keeps`` those that it has. Where operators change while they run, their key groups are
+        dealt out by their ``loads``, as far as these are given, otherwise as many to each instance.
 
         Raises:
             OptionError: one is under way, or the job takes no checkpoints.
@@ -113,7 +121,7 @@ class RescaleOrders:
             if self._all and not self._all[-1].answer.done():
                 raise OptionError("the job changes its parallelism already: ask again once that is done")
             self._asked += 1
-            asked = AskedRescale(self._asked, dict(parallelism), dict(loads or {}))
+            asked = AskedRescale(self._asked, dict(parallelism), dict(loads or {}), keeps)
             asked.answer.add_done_callback(lambda answer: self._done(asked))
             self._waiting = asked
             self._all.append(asked)

@@ -142,7 +142,7 @@ class Rescaling:
         named = [(task.id, after.node(operator).name) for task in after.tasks for operator in task.operators]
         loads = {task: asked.loads[name] for task, name in named if name in asked.loads}
         change = live_change(self._graph, after, loads=loads) if asked.parallelism else None
-        if attempt is not None and not isinstance(change, str):
+        if attempt is not None and not asked.keeps and not isinstance(change, str):
             live = attempt.change_live(change, self._done_live)
             if live is not None:
                 self._begin_live(asked, live)

@@ -1,0 +1,171 @@
+"""The cores that instances need together, and whether they lie well on those that there are (DS2, eq 7).
+
+One loop, on one core, steps all instances of a machine in turn, so each may be less than a core and all of them more.
+Called by the policies that size tasks; they ask for cores only where an infinite margin does not forbid it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Bools, Floats
+from penstock.model.plan import CoreNeed
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.forward_groups import forward_groups
+from penstock.scheduler.true_rates import NS_PER_S, TaskRates, any_by, or_nan, sum_by
+
+CARRIED = 0.99
+"""A source that reads less than this share of its target is short."""
+
+WAITS = 0.1
+"""Instances of a core wait for each other if that takes them more than this share of the time, together."""
+
+GAIN = 0.9
+"""Instances are spread if the fullest core is to have no more than this share of what it has."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoreLoads:
+    """What each instance needs of a core at its task's target; NaN: not known, 0 where none can be placed."""
+
+    snapshot: ClusterSnapshot
+    each: Floats
+
+    def of(self, application: int) -> NDArray[np.int64]:
+        """Return the instances of an application that are on cores."""
+        instances, tasks = self.snapshot.instances, self.snapshot.tasks
+        own = tasks.application[instances.task] == application
+        return np.flatnonzero(own & instances.is_running & _has_core(self.snapshot))
+
+
+def core_loads(snapshot: ClusterSnapshot, needed: Floats) -> CoreLoads:
+    """Return x_i b_i / u_i of each task, shared out among its instances as the rows that they took.
+
+    x_i       instances needed, not rounded, >= 0; NaN where unknown (``needed``)
+    b_i, u_i  busy time of its instances, and useful time: that and waits for remote calls, while others have the core
+    """
+    instances, tasks = snapshot.instances, len(snapshot.tasks)
+    rows, task = len(instances), instances.task
+    busy_ns, taken = or_nan(instances.busy_ns, rows), or_nan(instances.records_in, rows)
+    useful_ns = busy_ns + or_nan(instances.remote_wait_ns, rows)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        on_core = sum_by(task, busy_ns, tasks) / sum_by(task, useful_ns, tasks)
+        share = taken / sum_by(task, taken, tasks)[task]
+        each = (needed * on_core)[task] * share
+    # What takes nothing, and is to take nothing, needs nothing.
+    rests = (sum_by(task, taken, tasks) == 0) & ~(needed > 0)
+    return CoreLoads(snapshot, np.where(_has_core(snapshot) & ~rests[task], each, 0.0))
+
+
+def short_applications(snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats) -> Bools:
+    """Return the applications in which a source reads less than its target."""
+    behind = snapshot.tasks.is_source & (rates.rate_in < CARRIED * target_in)
+    return any_by(snapshot.tasks.application, behind, len(snapshot.applications))
+
+
+def core_needs(loads: CoreLoads, sized: Bools, may_spread: Bools, margin: float) -> tuple[CoreNeed, ...]:
+    """Return the cores needed by applications that are ``sized``, and by those that gain if they are spread.
+
+    ``margin`` is a share that is added; infinite: nobody asks for cores. Where a load is not known nothing is said.
+    """
+    if np.isinf(margin):
+        return ()
+    needs = []
+    for application in np.flatnonzero(sized | may_spread).tolist():
+        own = loads.of(application)
+        total = (1 + margin) * float(loads.each[own].sum())
+        if not total > 0:
+            continue
+        count = _spread_over(loads, own, total, margin) if may_spread[application] else None
+        if count is not None:
+            # Sizes may be refused that would have done it.
+            needs.append(CoreNeed(application, max(total, float(count)), spreads=True))
+        elif sized[application]:
+            needs.append(CoreNeed(application, total))
+    return tuple(needs)
+
+
+def spread_reason(snapshot: ClusterSnapshot, needs: Sequence[CoreNeed]) -> str:
+    """Return why instances are spread, for people; "" if none are."""
+    names = snapshot.applications.name
+    return "; ".join(
+        f"{names[need.application]}: instances wait for each other's core, and need {need.cores:.3g} cores instead of "
+        f"{hosting_machines(snapshot, need.application)}"
+        for need in needs
+        if need.spreads
+    )
+
+
+def hosting_machines(snapshot: ClusterSnapshot, application: int) -> int:
+    """Return on how many machines with cores instances of an application are."""
+    own = snapshot.tasks.application[snapshot.instances.task] == application
+    return len(np.unique(snapshot.instances.machine[own & _has_core(snapshot)]))
+
+
+def busiest_share(snapshot: ClusterSnapshot, application: int) -> float:
+    """Return the part of an application's busy time that its busiest machine has; NaN if it was not measured."""
+    loads = CoreLoads(snapshot, or_nan(snapshot.instances.busy_ns, len(snapshot.instances)))
+    own = loads.of(application)
+    total = float(loads.each[own].sum())
+    return _fullest(loads, own) / total if total > 0 else float("nan")
+
+
+def spread_share(snapshot: ClusterSnapshot, application: int, count: int) -> float:
+    """Return the same once its instances lie on so many machines; NaN if it was not measured."""
+    loads = CoreLoads(snapshot, or_nan(snapshot.instances.busy_ns, len(snapshot.instances)))
+    own = loads.of(application)
+    total = float(loads.each[own].sum())
+    return float(_levelled(_units(loads, own), count).max()) / total if total > 0 else float("nan")
+
+
+def _spread_over(loads: CoreLoads, own: NDArray[np.int64], total: float, margin: float) -> int | None:
+    """Return on how many cores instances are to lie, None: they are to stay.
+
+    That is where one core has more than it can carry, instances there wait for each other, and others, or more of them,
+    would clearly have less.
+    """
+    snapshot, units = loads.snapshot, _units(loads, own)
+    if not _waits(loads, own):
+        return None
+    bound = max(1 / (1 + margin), float(units.max()))
+    count = next(
+        n
+        for n in range(max(1, min(int(np.ceil(total - 1e-9)), len(units))), len(units) + 1)
+        if n == len(units) or _levelled(units, n).max() <= bound
+    )
+    application = int(snapshot.tasks.application[snapshot.instances.task[own[0]]])
+    count = max(count, hosting_machines(snapshot, application))
+    return count if _levelled(units, count).max() <= GAIN * _fullest(loads, own) else None
+
+
+def _waits(loads: CoreLoads, own: NDArray[np.int64]) -> bool:
+    """Return whether a machine has more load than cores, and instances that wait for these."""
+    snapshot = loads.snapshot
+    machines, machine = len(snapshot.machines), snapshot.instances.machine[own]
+    waited_ns = or_nan(snapshot.instances.core_wait_ns, len(snapshot.instances))[own]
+    waits = np.bincount(machine, waited_ns, machines) > WAITS * snapshot.window_s * NS_PER_S
+    return bool((waits & (np.bincount(machine, loads.each[own], machines) > snapshot.machines.cores)).any())
+
+
+def _fullest(loads: CoreLoads, own: NDArray[np.int64]) -> float:
+    machine = loads.snapshot.instances.machine[own]
+    return float(np.bincount(machine, loads.each[own]).max(initial=0.0))
+
+
+def _units(loads: CoreLoads, own: NDArray[np.int64]) -> Floats:
+    """Return the loads of instances that are placed together, as forward edges join them."""
+    return np.array([float(loads.each[group].sum()) for group in forward_groups(loads.snapshot, own.tolist())])
+
+
+def _levelled(units: Floats, count: int) -> Floats:
+    """Return what so many cores have if each unit, the largest first, goes to the one that has least."""
+    levels = np.zeros(count)
+    for unit in np.sort(units)[::-1].tolist():
+        levels[levels.argmin()] += unit
+    return levels
+
+
+def _has_core(snapshot: ClusterSnapshot) -> Bools:
+    return np.asarray(snapshot.machines.cores > 0)[snapshot.instances.machine]
