@@ -19,6 +19,9 @@ from penstock.scheduler.placement import free_cpu, known_need
 
 PREFERRED, RESERVED = "preferred", "reserved"
 
+PERCENT = 100.0
+"""Of a core."""
+
 MILLI = 10
 """Thousandths of a core in a percent of it."""
 
@@ -39,12 +42,14 @@ class WantedMove:
 class PlaceHints:
     """What is wanted: ``packs``: somebody decides on the memory of tasks; ``moves`` are those of load shedding.
 
-    ``memory``: bytes of each instance, by task, which were decided on and may not hold yet.
+    ``memory``: bytes of each instance, by task, which were decided on and may not hold yet. ``loads``: the part of its
+    core's time that each instance takes, by task, where these are to be spread; what it waits for within a step counts.
     """
 
     packs: bool = False
     memory: Mapping[str, int] = field(default_factory=dict)
     moves: tuple[WantedMove, ...] = ()
+    loads: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_HINTS = PlaceHints()
@@ -62,10 +67,11 @@ def hinted(
     ``lost_after_s`` is lost. Where a figure is missing nothing is packed there.
     """
     affinities = _reservations(snapshot, hints.moves)
+    taken = {instance for instance, _, _ in affinities}
+    waiting = [i for i in np.flatnonzero(~snapshot.instances.is_running).tolist() if i not in taken]
+    loads = np.array([hints.loads.get(name, 0.0) for name in snapshot.tasks.name])
     if hints.packs:
-        taken = {instance for instance, _, _ in affinities}
-        waiting = [i for i in np.flatnonzero(~snapshot.instances.is_running).tolist() if i not in taken]
-        need = known_need(snapshot, known_cpu)
+        need = np.maximum(known_need(snapshot, known_cpu), PERCENT * loads)
         memory = _memory(snapshot, hints.memory)
         room = _room(snapshot, memory, need, lost_after_s)
         if room is not None:
@@ -73,6 +79,8 @@ def hinted(
                 cpu = ceil(MILLI * need[snapshot.instances.task[reserved]])
                 room[target, :2] -= cpu, int(np.nan_to_num(memory[reserved]))
             affinities += _packed(snapshot, waiting, memory, need, room)
+    if hints.loads:
+        affinities += _spread(snapshot, waiting, loads, affinities, lost_after_s)
     if not affinities:
         return snapshot
     instance, machine, kinds = zip(*affinities, strict=True)
@@ -137,6 +145,34 @@ def _packed(
             machine = fitting[np.lexsort((-of_task, -(room[fitting, 0] // EQUAL_MILLI)))[0]].item()
             room[machine] -= needs[row]
             found += [(i, machine, PREFERRED) for i in units[row] if memory[units[row]].sum() > 0]
+    return found
+
+
+def _spread(
+    snapshot: ClusterSnapshot, waiting: Sequence[int], loads: Floats, placed: Sequence[Affinity], lost_after_s: float
+) -> list[Affinity]:
+    """Return the machines of instances that are to have as much of a core as they take, the largest first.
+
+    Each goes to the one that has least, with what runs there and what was ``placed``; those that forward edges join go
+    together.
+    """
+    task, machine = snapshot.instances.task, snapshot.instances.machine
+    usable = usable_machines(snapshot.machines, lost_after_s)
+    if not usable.any():
+        return []
+    runs = np.flatnonzero(snapshot.instances.is_running)
+    levels = np.bincount(machine[runs], loads[task[runs]], len(usable)).astype(np.float64)
+    known = {instance: target for instance, target, _ in placed}
+    for instance, target in known.items():
+        levels[target] += loads[task[instance]]
+    levels[~usable] = np.inf
+    units = [unit for unit in forward_groups(snapshot, waiting) if known.keys().isdisjoint(unit)]
+    found: list[Affinity] = []
+    for load, unit in sorted(((float(loads[task[unit]].sum()), unit) for unit in units), key=lambda item: -item[0]):
+        if load > 0:
+            least = int(levels.argmin())
+            levels[least] += load
+            found += [(instance, least, PREFERRED) for instance in unit]
     return found
 
 

@@ -158,7 +158,8 @@ def place(
 
     need: percent of a core by task; free: percent by machine, NaN if not measured; ties: which of equals comes first.
     Fixed places come first: reserved room, then the machine on which an unflagged instance ran before. The others get
-    a preferred machine with enough free CPU, else the machine with the most; those joined by forward edges get one.
+    a preferred machine with enough free CPU, else the machine with the most, or a preferred one that equals it; those
+    joined by forward edges get one.
     """
     instances = snapshot.instances
     age = instances.age_s if instances.age_s is not None else np.full(len(instances), np.nan)
@@ -188,9 +189,13 @@ def place(
         if machine is not None and not preferred and ties.equal_within is not None:
             home, task = usable[int(instances.number[group[0]]) % len(usable)], int(instances.task[group[0]])
             best = machine
-            if home not in flagged and free_heap.is_near(home, best, ties.equal_within):
+            # Where none has room a wish is no worse than its like.
+            equal = [m for m in wished if m not in flagged and free_heap.is_near(m, best, ties.equal_within)]
+            if equal:
+                machine = equal[0]
+            elif home not in flagged and free_heap.is_near(home, best, ties.equal_within):
                 machine = home
-            if hosted[task, machine]:
+            if not equal and hosted[task, machine]:
                 near = [m for m in usable if m not in flagged and free_heap.is_near(m, best, ties.equal_within)]
                 machine = min(near, key=lambda m: (hosted[task, m], m != machine))
         if machine is not None:

@@ -234,7 +234,8 @@ class JobControl:
         snapshot = self._snapshot(job, now_ns)
         hints = PlaceHints(moves=self._moving.wanted)
         if self._scaling is not None:
-            hints = replace(hints, packs=self._scaling.packs, memory=self._scaling.task_memory)
+            loads = self._scaling.loads
+            hints = replace(hints, packs=self._scaling.packs, memory=self._scaling.task_memory, loads=loads)
         snapshot = hinted(snapshot, hints, self.measured_cpu, self._scheduler.limits.lost_after_s)
         decision = self._decide(snapshot)
         if self._log is not None:

@@ -5,7 +5,7 @@ The shell of `scheduler.control_loop` around a job.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -17,7 +17,7 @@ from penstock.engine.control.part_reading import PartReading
 from penstock.engine.control.quota_share import QuotaShare
 from penstock.engine.control.reading_book import FRESH_NS, ReadingBook
 from penstock.engine.control.scale_actuator import ScaleActuator, ScaleResult
-from penstock.engine.control.size_orders import order_of, wanted_bytes
+from penstock.engine.control.size_orders import instance_loads, order_of, wanted_bytes
 from penstock.engine.control.whole_job import WholeJob
 from penstock.model.control import Control
 from penstock.model.execution_graph import ExecutionGraph
@@ -42,13 +42,14 @@ class ScaleMemory:
     """What is remembered over a change of the job's plan: that of its ``loop``, and what scalers do.
 
     By policy: ``acted_on`` is the snapshot of what is being done, ``status`` what was said of it, ``memory`` the bytes
-    that each instance of a task is to have then.
+    that each instance of a task is to have then, ``loads`` the part of a core's time that it takes.
     """
 
     loop: LoopMemory
     acted_on: Mapping[str, ClusterSnapshot]
     status: Mapping[str, ScalingStatus]
     memory: Mapping[str, Mapping[str, int]]
+    loads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def _say_nothing(sentence: str) -> None:
@@ -104,6 +105,8 @@ class ScaleControl:
         self._acted_on = None if memory is None else memory.acted_on.get(self.name)
         self.memory: Mapping[str, int] = {} if memory is None else memory.memory.get(self.name, {})
         """What is being done gives each instance of these tasks so many bytes."""
+        self.loads: Mapping[str, float] = {} if memory is None else memory.loads.get(self.name, {})
+        """What is being done places instances of tasks that take so much of a core's time."""
         self._mode = "act" if settings.control.may_scale else "recommend"
         self.status: ScalingStatus | None = None if memory is None else memory.status.get(self.name)
         """What was decided last, and what became of it; None: nothing was decided yet."""
@@ -159,6 +162,7 @@ class ScaleControl:
         self._acted_on = snapshot
         named = ((self._graph.name(self._graph.tasks[size.task]), wanted_bytes(size, snapshot)) for size in plan.tasks)
         self.memory = {name: size for name, size in named if size is not None}
+        self.loads = instance_loads(plan, self._graph, snapshot) if plan.cores else {}
         if self._whole is not None:
             self._whole.begin(plan, snapshot, now_ns)
         else:
@@ -207,7 +211,7 @@ class ScaleControl:
         if self._log is not None and self._acted_on is not None:
             detail = {"failure": result.failure} if result.summary is None else asdict(result.summary)
             self._log.result(self._acted_on, self.name, "failed" if result.failure else "applied", detail)
-        self._acted_on, self.memory = None, {}
+        self._acted_on, self.memory, self.loads = None, {}, {}
         if self.status is not None:
             outcome, done = ("applied", 1) if result.failure is None else (f"failed: {result.failure}", 0)
             self.status = replace(self.status, outcome=outcome, changes=self.status.changes + done)

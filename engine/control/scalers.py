@@ -61,12 +61,18 @@ class Scalers:
         acted_on = {each.name: each.acted_on for each in self._all if each.acted_on is not None}
         status = {each.name: each.status for each in self._all if each.status is not None}
         wanted = {each.name: each.memory for each in self._all}
-        return ScaleMemory(loop, acted_on, status, wanted)
+        loads = {each.name: each.loads for each in self._all}
+        return ScaleMemory(loop, acted_on, status, wanted, loads)
 
     @property
     def task_memory(self) -> Mapping[str, int]:
         """The bytes that each instance of a task is to have once what is being done is."""
         return {task: size for each in self._all for task, size in each.memory.items()}
+
+    @property
+    def loads(self) -> Mapping[str, float]:
+        """The part of a core's time that each instance of a task takes, while instances are to be spread by that."""
+        return {task: load for each in self._all for task, load in each.loads.items()}
 
     def tick(
         self,

@@ -75,6 +75,20 @@ def memory_after(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnap
     return total
 
 
+def instance_loads(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot) -> dict[str, float]:
+    """Return the part of a core's time that each instance of a task takes once a plan is carried out, by task.
+
+    It is that of what is worked off now. Nobody is named whose time was not measured.
+    """
+    instances, tasks = snapshot.instances, len(graph.tasks)
+    if instances.busy_ns is None:
+        return {}
+    busy = np.bincount(instances.task, instances.busy_ns, tasks) / (snapshot.window_s * 1e9)
+    after = {size.task: size.parallelism for size in plan.tasks}
+    each = {row: float(busy[row]) / after.get(row, task.parallelism) for row, task in enumerate(graph.tasks)}
+    return {graph.name(graph.tasks[row]): load for row, load in each.items() if np.isfinite(load)}
+
+
 def wanted_bytes(size: TaskSize, snapshot: ClusterSnapshot) -> int | None:
     """Return the memory of each instance that a size asks for, None: as it is."""
     if size.managed_bytes is not None or size.memory_level is None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -217,3 +218,37 @@ def test_reserved_room_is_as_if_it_were_taken(seed: int) -> None:
     fuller = [at + need * (machine == target != 0) for machine, at in enumerate(load)]
     nine = [9.0] * machines
     assert places(cluster(rows, nine, load), move, need) == places(cluster(rows, nine, fuller), NO_HINTS, need)
+
+
+LOADS = {"t0": 0.8, "t1": 0.75, "t2": 0.7}
+"""Parts of a core's time; whatever of it is CPU."""
+
+
+def spread(rows: Rows, machines: int, **options: Any) -> list[int]:
+    """Return where instances that wait are placed by these loads."""
+    state = hinted(cluster(rows, [100.0] * machines, **options), PlaceHints(loads=LOADS), {}, LOST_S)
+    known = {f"t{task}": 3.0 for task in range(3)}
+    decision, _ = replace(SCHEDULER, known_cpu=known).decide(state, SCHEDULER.start())
+    assert isinstance(decision, Placement)
+    return [move.machine for move in decision.moves]
+
+
+def test_instances_that_block_their_loop_are_spread_by_its_time() -> None:
+    """By CPU they are next to nothing, and instances of one number would meet."""
+    assert sorted(spread([(0, None, NAN), (1, None, NAN), (2, None, NAN)], 3)) == [0, 1, 2]
+    # The largest come first, and what runs counts.
+    assert spread([(0, None, NAN), (1, None, NAN), (2, None, NAN)], 2) == [0, 1, 1]
+    assert spread([(0, 0, NAN), (1, None, NAN), (2, 1, NAN)], 3) == [2]
+    assert spread([(0, None, NAN), (1, None, NAN), (2, None, NAN)], 3, forward=True) == [0, 0, 1]
+    # Beside other programs none has CPU for them, and they are apart all the same; one that has some goes first.
+    three = [(0, None, NAN), (1, None, NAN), (2, None, NAN)]
+    assert sorted(spread(three, 3, load=[99.0] * 3)) == [0, 1, 2]
+    assert spread(three, 3, load=[99.0, 20.0, 99.0]) == [1, 1, 1]
+
+
+def test_who_takes_nothing_is_placed_as_ever_and_without_machines_nobody_is() -> None:
+    state = cluster([(0, None, NAN), (1, None, NAN)], [100.0] * 2)
+    some = hinted(state, PlaceHints(loads={"t1": 0.5}), {}, LOST_S)
+    assert some.affinities.instance.tolist() == [1]
+    lost = replace(state, machines=replace(state.machines, heartbeat_age_s=np.full(2, 99.0)))
+    assert hinted(lost, PlaceHints(loads=LOADS), {}, LOST_S) is lost
