@@ -118,3 +118,19 @@ def capacity_beside(records_in: Floats, busy_ns: Floats, useful_ns: Floats, mach
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shared = records_in / (busy * window_s) * (busy + most[machine]) / 2
         return np.where((records_in > 0) & (busy > 0), np.minimum(shared, records_in / (useful_ns / 1e9)), np.nan)
+
+
+def capacity_alone(snapshot: ClusterSnapshot) -> Floats:
+    """Return `true_capacity` of every instance."""
+    instances, rows = snapshot.instances, len(snapshot.instances)
+    useful_ns = or_nan(instances.busy_ns, rows) + or_nan(instances.remote_wait_ns, rows)
+    return true_capacity(or_nan(instances.records_in, rows), useful_ns, or_nan(instances.core_wait_ns, rows))
+
+
+def free_cores(snapshot: ClusterSnapshot) -> int | None:
+    """Return how many cores are free, None: not measured. Where no instance can be, nobody measures CPU."""
+    machines = snapshot.machines
+    if machines.cpu_percent is None:
+        return None
+    free = (machines.cores - machines.cpu_percent / 100.0)[machines.cores > 0]
+    return None if np.isnan(free).any() else int(np.maximum(free, 0.0).sum())

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
-from penstock.model.plan import CoreNeed
+from penstock.model.plan import CoreNeed, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.forward_groups import forward_groups
-from penstock.scheduler.true_rates import NS_PER_S, TaskRates, any_by, or_nan, sum_by
+from penstock.scheduler.forward_groups import forward_groups, groups_of_tasks
+from penstock.scheduler.true_rates import NS_PER_S, TaskRates, any_by, or_nan, sum_by, task_rates
 
 CARRIED = 0.99
 """A source that reads less than this share of its target is short."""
@@ -87,6 +87,38 @@ def core_needs(loads: CoreLoads, sized: Bools, may_spread: Bools, margin: float)
     return tuple(needs)
 
 
+def cores_after(
+    snapshot: ClusterSnapshot, target_in: Floats, sizes: Sequence[TaskSize], margin: float
+) -> tuple[CoreNeed, ...]:
+    """Return the cores needed by applications whose tasks come to these sizes, and none of which has too much.
+
+    ``target_in``: rows/s that must enter each task; where a figure is missing nothing is said.
+    """
+    if np.isinf(margin) or not sizes:
+        return ()
+    rates = task_rates(snapshot)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = target_in / (rates.true_rate / rates.parallelism)
+    tasks, each = snapshot.tasks, core_loads(snapshot, needed).each
+    load = sum_by(snapshot.instances.task, each, len(tasks))
+    count = np.bincount(snapshot.instances.task, minlength=len(tasks))
+    for size in sizes:
+        count[size.task] = size.parallelism
+    group, needs = np.array(groups_of_tasks(snapshot)), []
+    for application in np.unique(tasks.application[[size.task for size in sizes]]).tolist():
+        own = np.flatnonzero((tasks.application == application) & (load != 0))
+        if not len(own) or np.isnan(load[own]).any():
+            continue
+        units = [
+            float((load / count)[own[group[own] == head]].sum())
+            for head in np.unique(group[own]).tolist()
+            for _ in range(count[own[group[own] == head]].max())
+        ]
+        total = (1 + margin) * float(load[own].sum())
+        needs.append(CoreNeed(application, max(total, float(_count(np.array(units), total, margin)))))
+    return tuple(needs)
+
+
 def spread_reason(snapshot: ClusterSnapshot, needs: Sequence[CoreNeed]) -> str:
     """Return why instances are spread, for people; "" if none are."""
     names = snapshot.applications.name
@@ -129,15 +161,17 @@ def _spread_over(loads: CoreLoads, own: NDArray[np.int64], total: float, margin:
     snapshot, units = loads.snapshot, _units(loads, own)
     if not _waits(loads, own):
         return None
-    bound = max(1 / (1 + margin), float(units.max()))
-    count = next(
-        n
-        for n in range(max(1, min(int(np.ceil(total - 1e-9)), len(units))), len(units) + 1)
-        if n == len(units) or _levelled(units, n).max() <= bound
-    )
+    count = _count(units, total, margin)
     application = int(snapshot.tasks.application[snapshot.instances.task[own[0]]])
     count = max(count, hosting_machines(snapshot, application))
     return count if _levelled(units, count).max() <= GAIN * _fullest(loads, own) else None
+
+
+def _count(units: Floats, total: float, margin: float) -> int:
+    """Return the least number of cores on which none has more than it carries with a margin, but for a single unit."""
+    bound, most = max(1 / (1 + margin), float(units.max())), len(units)
+    least = max(1, min(int(np.ceil(total - 1e-9)), most))
+    return next((count for count in range(least, most) if _levelled(units, count).max() <= bound), most)
 
 
 def _waits(loads: CoreLoads, own: NDArray[np.int64]) -> bool:

@@ -17,20 +17,23 @@ from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Rou
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.bucket_moves import TaskBuckets, level_buckets
 from penstock.scheduler.capacity import (
+    capacity_alone,
     capacity_beside,
     detect,
     first_capacity,
+    free_cores,
     step_literal,
     step_paper,
-    true_capacity,
     unknown_network,
 )
+from penstock.scheduler.core_needs import cores_after
 from penstock.scheduler.flow_network import Allocation, Bottleneck, Layer, allocate
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from penstock.scheduler.network_needs import Network, needs, slow_tasks, source_lags
 from penstock.scheduler.operator_network import ENOUGH
 from penstock.scheduler.refused_growth import still_full, without_growth
 from penstock.scheduler.row_groups import RowGroups
+from penstock.scheduler.spare_instances import Since, fullness, released
 from penstock.scheduler.true_rates import or_nan
 
 DETECTORS = ("true", "paper", "literal")
@@ -49,7 +52,8 @@ class FlinkErMemory:
     """Detected capacities by instance of the ``tasks`` of the last snapshot; when each application last changed.
 
     ``full``: tasks, as application/task, that got no instance when one was last asked for, with those that they had.
-    ``concerned``: applications that lagged, or were slow, in so many looks up to the last.
+    ``concerned``: applications that lagged, or were slow, in so many looks up to the last. ``spare``: tasks with an
+    instance that nobody needs, and since when.
     """
 
     tasks: Names = ()
@@ -58,6 +62,7 @@ class FlinkErMemory:
     acted_s: tuple[tuple[str, float], ...] = ()
     full: tuple[tuple[str, int], ...] = ()
     concerned: tuple[tuple[str, int], ...] = ()
+    spare: Since = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ class FlinkEr:
     wait after an action on an application. ``jump``: instances are added up to the need, not one at a time. ``pool``:
     instances that a decision may add; None: as many as there are free cores, if CPU is measured of all. ``period_s``:
     how often a loop lets it look; ``looks``: in so many of them, one after the other, an application must lag, or be
-    slow, before anything is done.
+    slow, before anything is done. ``frees_below``: the share of what a task's instances carry below which one of them
+    is spare; 0: none ever. It goes once it was spare for ``frees_after_s``, if the others carry `room` times the
+    load. ``cores_margin``: as in `Ds2`.
     """
 
     detector: str = "true"
@@ -86,6 +93,9 @@ class FlinkEr:
     pool: int | None = None
     period_s: float = 30.0
     looks: int = 1
+    frees_below: float = 0.0
+    frees_after_s: float = 60.0
+    cores_margin: float = float("inf")
 
     def __post_init__(self) -> None:
         if self.detector not in DETECTORS:
@@ -96,6 +106,8 @@ class FlinkEr:
             raise ValueError(f"latency_ms is above 0, not {self.latency_ms}")
         if np.isinf(self.latency_ms) and self.detector != "true":
             raise ValueError(f"detector {self.detector!r} tells capacities by latency_ms, which cannot be infinite")
+        if not (0 <= self.frees_below <= 1 and self.frees_after_s >= 0 and self.cores_margin >= 0):
+            raise ValueError("frees_below is a share in [0, 1], a time and a margin are 0 or more")
         if self.looks < 1:
             raise ValueError(f"looks is 1 or more, not {self.looks}")
 
@@ -149,11 +161,45 @@ class FlinkEr:
                 acted_s[name] = snapshot.time_s
                 done.add(application)
                 del concerned[name]
-        after = replace(after, acted_s=tuple(acted_s.items()), concerned=tuple(concerned.items()))
+        uncalm = {*done, *snapshot.tasks.application[blind].tolist()}
+        uncalm |= {row for row, name in enumerate(snapshot.applications.name) if name in concerned or name in gone}
+        spare = self._release(snapshot, plan, limits, steady, uncalm, memory.spare, acted_s)
+        after = replace(after, acted_s=tuple(acted_s.items()), concerned=tuple(concerned.items()), spare=spare)
         if len(blind) and not plan.reasons:
             return not_measured(LATENCY), after
         plan.reasons += [f"not measured: {LATENCY}"] if len(blind) else []
-        return plan.decision(), after
+        return plan.decision(needed, self.cores_margin), after
+
+    @property
+    def room(self) -> float:
+        """How many times the load those are to carry that stay where an instance goes, so that nothing asks it back.
+
+        A lag of ``action_s`` makes the need 1 + 2 action_s / drain_s of what arrives, and a slow task 1 / lambda.
+        """
+        return max(1 + 2 * self.action_s / self.drain_s, 1 / self.saturated) * (1 + NOISE)
+
+    def _release(
+        self,
+        snapshot: ClusterSnapshot,
+        plan: "_Plan",
+        limits: Floats,
+        steady: Floats,
+        uncalm: Set[int],
+        before: Since,
+        acted_s: dict[str, float],
+    ) -> Since:
+        """Let instances go that calm applications do without; return the tasks with such ones, and since when."""
+        if self.frees_below == 0:
+            return ()
+        names = snapshot.applications.name
+        calm = {row for row, name in enumerate(names) if snapshot.time_s - acted_s.get(name, -np.inf) >= self.settle_s}
+        # What it waits for its core is lost to an instance: with fewer of its task others have that all the same.
+        alone = capacity_alone(snapshot) if self.detector == "true" else limits
+        full = fullness(snapshot, alone, steady, self.room)
+        sizes, spare = released(snapshot, full, self.frees_below, calm - uncalm, before, self.frees_after_s)
+        plan.release(sizes, full)
+        acted_s |= {names[snapshot.tasks.application[size.task]]: snapshot.time_s for size in sizes}
+        return spare
 
     def _concerned(
         self, snapshot: ClusterSnapshot, network: Network, lags: Floats, slow: Ints
@@ -186,9 +232,8 @@ class FlinkEr:
         if self.detector == "true":
             busy_ns = or_nan(instances.busy_ns, rows)
             useful_ns = busy_ns + or_nan(instances.remote_wait_ns, rows)
-            alone = true_capacity(records_in, useful_ns, or_nan(instances.core_wait_ns, rows))
             beside = capacity_beside(records_in, busy_ns, useful_ns, instances.machine, snapshot.window_s)
-            return np.fmax(alone, beside)
+            return np.fmax(capacity_alone(snapshot), beside)
         same = memory.capacity is not None and memory.tasks == snapshot.tasks.name
         before = first_capacity(snapshot)
         if same and memory.owners is not None and np.array_equal(memory.owners, instances.task):
@@ -215,7 +260,7 @@ class _Plan:
         self._stuck = {of for of, what, why in refusals if what == "bucket" and why == WITHOUT_EFFECT}
         self._buckets_of = TaskBuckets(snapshot)
         self._edges_into = RowGroups(snapshot.edges.consumer, len(snapshot.tasks))
-        self._free_instances = _free_cores(snapshot) if policy.pool is None else policy.pool
+        self._free_instances = free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
         self._buckets: list[BucketMove] = []
         self._routes: list[Route] = []
@@ -247,12 +292,20 @@ class _Plan:
         self.reasons.append(f"{name}: {blamed} ({most:.3g} of the need)" + ("" if sizes else ", no instance"))
         return bool(sizes or routes)
 
-    def decision(self) -> Decision:
-        """Return the plan."""
+    def release(self, sizes: Sequence[TaskSize], full: Floats) -> None:
+        """Let instances go."""
+        self._sizes += sizes
+        for size in sizes:
+            name, part = self._names[size.task], full[size.task]
+            self.reasons.append(f"{name}: {part:.2g} of what its instances carry; {size.parallelism} suffice with room")
+
+    def decision(self, needed: Floats, cores_margin: float) -> Decision:
+        """Return the plan; ``needed`` rows/s must enter each task, and cores are asked for with this margin."""
         reasons = "; ".join(self.reasons)
         if not (self._sizes or self._buckets or self._routes):
             return NoChange(reasons or "no source lags")
-        return RescalePlan(reasons, tuple(self._sizes), tuple(self._buckets), tuple(self._routes))
+        cores = cores_after(self._snapshot, needed, self._sizes, cores_margin)
+        return RescalePlan(reasons, tuple(self._sizes), tuple(self._buckets), tuple(self._routes), cores=cores)
 
     def _task(self, task: int) -> str:
         return self._snapshot.tasks.name[task]
@@ -340,12 +393,3 @@ def _by_application(of: Ints, tasks: Ints) -> list[tuple[int, list[int]]]:
     for application, task in zip(of[tasks].tolist(), tasks.tolist(), strict=True):
         found.setdefault(application, []).append(task)
     return list(found.items())
-
-
-def _free_cores(snapshot: ClusterSnapshot) -> int | None:
-    """Return how many cores are free, None: not measured. Where no instance can be, nobody measures CPU."""
-    machines = snapshot.machines
-    if machines.cpu_percent is None:
-        return None
-    free = (machines.cores - machines.cpu_percent / 100.0)[machines.cores > 0]
-    return None if np.isnan(free).any() else int(np.maximum(free, 0.0).sum())

@@ -7,7 +7,7 @@ from penstock.model.snapshot import ClusterSnapshot
 
 def forward_groups(snapshot: ClusterSnapshot, waiting: Sequence[int]) -> list[list[int]]:
     """Return waiting instances in their order, but those of one number in tasks joined by forward edges as a group."""
-    group_of = _groups_of_tasks(snapshot)
+    group_of = groups_of_tasks(snapshot)
     groups: dict[tuple[int, int], list[int]] = {}
     for i in waiting:
         task, number = int(snapshot.instances.task[i]), int(snapshot.instances.number[i])
@@ -15,7 +15,7 @@ def forward_groups(snapshot: ClusterSnapshot, waiting: Sequence[int]) -> list[li
     return list(groups.values())
 
 
-def _groups_of_tasks(snapshot: ClusterSnapshot) -> list[int]:
+def groups_of_tasks(snapshot: ClusterSnapshot) -> list[int]:
     """Return for each task the least of the tasks that forward edges join it to."""
     edges = snapshot.edges
     group = list(range(len(snapshot.tasks)))
