@@ -210,5 +210,5 @@ def test_a_step_of_the_load_is_answered_by_itself(tmp_path: Path, policy: str) -
     check(tmp_path, phases)
     entries = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
     outcomes = [entry["outcome"] for entry in entries if entry["kind"] == "result" and entry["policy"] == policy]
-    # Two have gone down again with the load; Flink-ER adds instances only.
-    assert 1 <= outcomes.count("applied") <= 3 + goes_down and "failed" not in outcomes
+    # Two have gone down again with the load; Flink-ER may, after a minute and a half.
+    assert 1 <= outcomes.count("applied") <= 4 and "failed" not in outcomes

@@ -30,7 +30,7 @@ WAVES: Phases = ((30.0, LOW), (30.0, HIGH)) * 10
 """There is always a change that will be wanted."""
 
 RISING: Phases = ((20.0, LOW), (600.0, HIGH))
-"""For who adds instances only."""
+"""For who gives instances back after minutes."""
 
 AT_ONCE: Phases = ((600.0, 600.0),)
 """From the beginning there is a little more than a task manager takes."""
