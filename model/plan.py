@@ -121,7 +121,7 @@ class ApplicationSize:
 
 @dataclass(frozen=True, slots=True)
 class CoreNeed:
-    """The ``cores`` that an application's instances need together, not rounded: the least that it is to have now.
+    """The ``cores`` that an application's instances need together: the least that it is to have now.
 
     ``spreads``: its instances are placed anew, so that they lie on so many, where none of its tasks gets others;
     otherwise it goes with sizes of its tasks, and is no change of its own.

@@ -10,7 +10,8 @@ class ScalingStatus:
 
     ``wanted``: (task, instances now, instances wanted) of tasks that are to have others, () if all is as it should be.
     ``memory``: (task, bytes of each instance) of tasks whose memory is to be so much. ``moves``: (task, key groups that
-    are to change their instances); ``routes``: (task, shares of its instances in rows that may go to any).
+    are to change their instances); ``routes``: (task, shares of its instances in rows that may go to any). ``spread``:
+    instances are placed anew, on so many cores; 0: they stay where they are.
     ``outcome``: "recommended", "begun", "applied" or "failed: ..."; "" if nothing was wanted or all was withheld.
     ``withheld``: the first reason why something was not done, "" if there was none. ``changes`` were done in all.
     """
@@ -25,6 +26,7 @@ class ScalingStatus:
     memory: tuple[tuple[str, int], ...] = ()
     moves: tuple[tuple[str, int], ...] = ()
     routes: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    spread: int = 0
 
     def what(self) -> str:
         """Return what is to be otherwise, for people; "": nothing, or it is in the reason."""
@@ -32,6 +34,7 @@ class ScalingStatus:
         parts += [f"{size / 1e6:.0f} MB for each instance of {task}" for task, size in self.memory]
         parts += [f"{count} key groups of {task} go to other instances" for task, count in self.moves]
         parts += [f"rows to {task} by shares {', '.join(f'{each:.2f}' for each in own)}" for task, own in self.routes]
+        parts += [f"instances placed anew on {self.spread} cores"] if self.spread else []
         return ", ".join(parts)
 
     def sentence(self) -> str:
@@ -58,4 +61,5 @@ def together(said: Sequence[ScalingStatus]) -> ScalingStatus | None:
         tuple(task for each in said for task in each.memory),
         tuple(task for each in said for task in each.moves),
         tuple(task for each in said for task in each.routes),
+        max(each.spread for each in said),
     )

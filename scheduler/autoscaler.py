@@ -140,7 +140,7 @@ class Autoscaler:
             sizes.append(TaskSize(task, int(target_parallelism[task])))
             past[task] = self._after_action(past[task], needs, task, float(target_parallelism[task]))
         numbers = {f"{'/'.join(names[size.task])} true_rate": float(needs.true_rate[size.task]) for size in sizes}
-        cores = self._cores(snapshot, needs, scaling_round.may_act, changed)
+        cores = self._cores(snapshot, needs, scaling_round.may_act, sizes)
         reason = "true rates are outside of their band"
         decision, pace_states = round_decision(snapshot, self.pace, scaling_round, sizes, reason, numbers, cores)
         return decision, AutoscalerMemory(pace_states, dict(zip(names, past, strict=True)))
@@ -167,13 +167,14 @@ class Autoscaler:
             lag_s = np.where(lag > 0, lag / target, 0.0)
         return _Needs(rates, rate, target, catch_up, lag_s, missing)
 
-    def _cores(self, snapshot: ClusterSnapshot, needs: _Needs, may_act: Bools, changed: Bools) -> tuple[CoreNeed, ...]:
+    def _cores(
+        self, snapshot: ClusterSnapshot, needs: _Needs, may_act: Bools, sizes: list[TaskSize]
+    ) -> tuple[CoreNeed, ...]:
         if self.cores_margin == float("inf"):
             return ()
-        sized = any_by(snapshot.tasks.application, changed, len(may_act))
         short = short_applications(snapshot, needs.rates, needs.target)
         needed = instances_needed(needs.target, needs.true_rate, needs.rates.parallelism)
-        return core_needs(core_loads(snapshot, needed), sized, may_act & short, self.cores_margin)
+        return core_needs(core_loads(snapshot, needed), sizes, may_act & short, self.cores_margin)
 
     def _with_catch_up_rate(self, history: TaskHistory, needs: _Needs, task: int) -> TaskHistory:
         """Return the history with the rate of a source that is far behind: R / (1 - share of time held up)."""

@@ -65,58 +65,35 @@ def short_applications(snapshot: ClusterSnapshot, rates: TaskRates, target_in: F
     return any_by(snapshot.tasks.application, behind, len(snapshot.applications))
 
 
-def core_needs(loads: CoreLoads, sized: Bools, may_spread: Bools, margin: float) -> tuple[CoreNeed, ...]:
-    """Return the cores needed by applications that are ``sized``, and by those that gain if they are spread.
+def core_needs(loads: CoreLoads, sizes: Sequence[TaskSize], may_spread: Bools, margin: float) -> tuple[CoreNeed, ...]:
+    """Return the cores needed by applications whose tasks come to ``sizes``, and by those that gain if they are spread.
 
-    ``margin`` is a share that is added; infinite: nobody asks for cores. Where a load is not known nothing is said.
+    They are as many as all instances need together, and this margin, and as carry them one by one; no more than there
+    are instances. Infinite: nobody asks for cores. Where a load is not known nothing is said.
     """
     if np.isinf(margin):
         return ()
-    needs = []
+    of, needs = loads.snapshot.tasks.application, []
+    sized = np.zeros(len(may_spread), np.bool_)
+    sized[of[[size.task for size in sizes]]] = True
     for application in np.flatnonzero(sized | may_spread).tolist():
         own = loads.of(application)
         total = (1 + margin) * float(loads.each[own].sum())
         if not total > 0:
             continue
         count = _spread_over(loads, own, total, margin) if may_spread[application] else None
-        if count is not None:
-            # Sizes may be refused that would have done it.
-            needs.append(CoreNeed(application, max(total, float(count)), spreads=True))
-        elif sized[application]:
-            needs.append(CoreNeed(application, total))
+        least = _count(_units_after(loads, application, sizes), total, margin) if sized[application] else 0
+        if least or count is not None:
+            # Those may be refused that would have done without a spread.
+            needs.append(CoreNeed(application, float(max(least, count or 0)), spreads=count is not None))
     return tuple(needs)
 
 
-def cores_after(
-    snapshot: ClusterSnapshot, target_in: Floats, sizes: Sequence[TaskSize], margin: float
-) -> tuple[CoreNeed, ...]:
-    """Return the cores needed by applications whose tasks come to these sizes, and none of which has too much.
-
-    ``target_in``: rows/s that must enter each task; where a figure is missing nothing is said.
-    """
-    if np.isinf(margin) or not sizes:
-        return ()
+def needed_instances(snapshot: ClusterSnapshot, target_in: Floats) -> Floats:
+    """Return x_i = T_i / (lp_i / p_i) (DS2, eq 7) by task, NaN where a figure is missing."""
     rates = task_rates(snapshot)
     with np.errstate(divide="ignore", invalid="ignore"):
-        needed = target_in / (rates.true_rate / rates.parallelism)
-    tasks, each = snapshot.tasks, core_loads(snapshot, needed).each
-    load = sum_by(snapshot.instances.task, each, len(tasks))
-    count = np.bincount(snapshot.instances.task, minlength=len(tasks))
-    for size in sizes:
-        count[size.task] = size.parallelism
-    group, needs = np.array(groups_of_tasks(snapshot)), []
-    for application in np.unique(tasks.application[[size.task for size in sizes]]).tolist():
-        own = np.flatnonzero((tasks.application == application) & (load != 0))
-        if not len(own) or np.isnan(load[own]).any():
-            continue
-        units = [
-            float((load / count)[own[group[own] == head]].sum())
-            for head in np.unique(group[own]).tolist()
-            for _ in range(count[own[group[own] == head]].max())
-        ]
-        total = (1 + margin) * float(load[own].sum())
-        needs.append(CoreNeed(application, max(total, float(_count(np.array(units), total, margin)))))
-    return tuple(needs)
+        return target_in / (rates.true_rate / rates.parallelism)
 
 
 def spread_reason(snapshot: ClusterSnapshot, needs: Sequence[CoreNeed]) -> str:
@@ -191,6 +168,22 @@ def _fullest(loads: CoreLoads, own: NDArray[np.int64]) -> float:
 def _units(loads: CoreLoads, own: NDArray[np.int64]) -> Floats:
     """Return the loads of instances that are placed together, as forward edges join them."""
     return np.array([float(loads.each[group].sum()) for group in forward_groups(loads.snapshot, own.tolist())])
+
+
+def _units_after(loads: CoreLoads, application: int, sizes: Sequence[TaskSize]) -> Floats:
+    """Return the loads of what is placed together once tasks have their sizes; those of a task are even then."""
+    snapshot = loads.snapshot
+    task, tasks = snapshot.instances.task, snapshot.tasks
+    count = np.bincount(task, minlength=len(tasks))
+    load = np.bincount(task, loads.each, len(tasks))
+    for size in sizes:
+        count[size.task] = size.parallelism
+    group, units = np.array(groups_of_tasks(snapshot)), list[float]()
+    own = np.flatnonzero((tasks.application == application) & (load > 0))
+    for head in np.unique(group[own]).tolist():
+        joined = own[group[own] == head]
+        units += [float((load[joined] / count[joined]).sum())] * int(count[joined].max())
+    return np.array(units)
 
 
 def _levelled(units: Floats, count: int) -> Floats:

@@ -3,6 +3,7 @@
 Run by `penstock decide`; `justin` and `memory_choice` start from its proposal.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +100,7 @@ class Ds2:
         changed = (proposal.parallelism != proposal.rates.parallelism) & acts[snapshot.tasks.application]
         sizes = tuple(TaskSize(int(task), int(proposal.parallelism[task])) for task in np.flatnonzero(changed))
         reason = "rates ask for another parallelism" if self.band is None else "busy time left its band"
-        cores = self.cores(snapshot, proposal, scaling_round.may_act, changed)
+        cores = self.cores(snapshot, proposal, scaling_round.may_act, sizes)
         return round_decision(
             snapshot, self.pace, scaling_round, sizes, reason, need(snapshot, proposal, changed), cores
         )
@@ -130,15 +131,14 @@ class Ds2:
         return self.band.left_by(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
 
     def cores(
-        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, may_act: Bools, changed: Bools
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, may_act: Bools, sizes: Sequence[TaskSize]
     ) -> tuple[CoreNeed, ...]:
-        """Return the cores to be asked for, where these tasks change."""
+        """Return the cores to be asked for, where tasks come to these sizes."""
         if self.cores_margin == float("inf"):
             return ()
-        sized = any_by(snapshot.tasks.application, changed, len(may_act))
         short = short_applications(snapshot, proposal.rates, proposal.target_in)
         loads = core_loads(snapshot, proposal.instances)
-        return core_needs(loads, sized, may_act & short, self.cores_margin)
+        return core_needs(loads, sizes, may_act & short, self.cores_margin)
 
     def _corrected(self, snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats, wanted: Floats) -> Floats:
         """Return the parallelism, times target rate / observed rate where nothing else explains the shortage."""

@@ -81,7 +81,7 @@ class Ds2Fitted:
         sizes = [TaskSize(task, int(parallelism[task])) for task in np.flatnonzero(changed).tolist()]
         reason = "what was seen asks for another parallelism"
         numbers = need(snapshot, proposal, changed)
-        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, changed)
+        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, sizes)
         decision, pace_states = round_decision(snapshot, self.ds2.pace, scaling_round, sizes, reason, numbers, cores)
         return decision, FittedMemory(pace_states, points)
 

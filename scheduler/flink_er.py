@@ -26,7 +26,7 @@ from penstock.scheduler.capacity import (
     step_paper,
     unknown_network,
 )
-from penstock.scheduler.core_needs import cores_after
+from penstock.scheduler.core_needs import core_loads, core_needs, needed_instances
 from penstock.scheduler.flow_network import Allocation, Bottleneck, Layer, allocate
 from penstock.scheduler.loop_state import WITHOUT_EFFECT
 from penstock.scheduler.network_needs import Network, needs, slow_tasks, source_lags
@@ -304,7 +304,9 @@ class _Plan:
         reasons = "; ".join(self.reasons)
         if not (self._sizes or self._buckets or self._routes):
             return NoChange(reasons or "no source lags")
-        cores = cores_after(self._snapshot, needed, self._sizes, cores_margin)
+        loads = core_loads(self._snapshot, needed_instances(self._snapshot, needed))
+        nobody = np.zeros(len(self._snapshot.applications), np.bool_)
+        cores = core_needs(loads, self._sizes, nobody, cores_margin)
         return RescalePlan(reasons, tuple(self._sizes), tuple(self._buckets), tuple(self._routes), cores=cores)
 
     def _task(self, task: int) -> str:

@@ -108,7 +108,7 @@ class Justin:
         changed = np.zeros(len(snapshot.tasks), np.bool_)
         changed[[size.task for size in sizes]] = True
         numbers = need(snapshot, proposal, changed) | _access_figures(snapshot, access, changed)
-        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, changed)
+        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, sizes)
         reason = "busy time left its band; memory before instances"
         decision, pace_states = round_decision(snapshot, self.ds2.pace, scaling_round, sizes, reason, numbers, cores)
         return decision, JustinMemory(pace_states, last_decisions)

@@ -101,7 +101,7 @@ class MemoryChoice:
         changed = np.zeros(len(of), np.bool_)
         changed[[size.task for size in sizes]] = True
         numbers = need(snapshot, proposal, changed) | _expected_hit_rates(snapshot, model, sizes)
-        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, changed)
+        cores = self.ds2.cores(snapshot, proposal, scaling_round.may_act, sizes)
         decision, pace_states = round_decision(snapshot, self.ds2.pace, scaling_round, sizes, reason, numbers, cores)
         return decision, ChoiceMemory(pace_states, _observations_by_name(snapshot, model, observations))
 

@@ -6,7 +6,7 @@ The shell of `scheduler.control_loop` around a job.
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any
 
 from penstock.engine.control.cluster_snapshot import NO_OWNERS
@@ -190,7 +190,9 @@ class ScaleControl:
         routes = tuple((self._graph.name(tasks[edges.consumer[it.edge]]), it.shares) for it in plan.routes)
         withheld = decision.withheld[0].reason if decision.withheld else ""
         said = (self.name, self._mode, decision.allowed.reason, wanted, outcome, withheld, self._changes, memory)
-        return ScalingStatus(*said, tuple(moves.items()), routes)
+        # Where a task gets others they come beside those that run.
+        spread = 0 if wanted else max((ceil(need.cores) for need in plan.cores if need.spreads), default=0)
+        return ScalingStatus(*said, tuple(moves.items()), routes, spread)
 
     def _keep(self, decision: LoopDecision, effects: Sequence[Effect]) -> None:
         if self._log is None:

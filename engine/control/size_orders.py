@@ -43,7 +43,7 @@ def order_of(plan: RescalePlan, graph: ExecutionGraph, snapshot: ClusterSnapshot
         rises_to,
         *_handed_out(plan, graph),
         loads=loads,
-        needs=sum(need.cores for need in plan.cores),
+        needs=min(sum(need.cores for need in plan.cores), float(sum(after.values()))),
         spreads=not parallelism and any(need.spreads for need in plan.cores),
         grows=any(after[row] > task.parallelism for row, task in enumerate(tasks)),
     )

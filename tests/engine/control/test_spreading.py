@@ -98,6 +98,8 @@ def test_instances_that_share_a_loop_get_others_and_then_are_left_alone(tmp_path
     running.live(control, range(1, 62))
     # Another task manager comes; nobody gets another number of instances, and none comes to it as it joins.
     assert running.resized == [2] and running.asked == [{}] and running.kept == [True], control.scaling_status()
+    began = control.scaling_status()
+    assert began is not None and "; instances placed anew on 2 cores, " in began.sentence()
     running.live(control, range(62, 200))
     control.close()
     assert running.resized == [2] and len(running.asked) == 1
