@@ -28,11 +28,13 @@ def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBound
     most_cores = bounds.limits.cores_quota(machines, bounds.usable)
     most_memory = bounds.limits.memory_quota(machines, bounds.usable)
     limited: list[ApplicationSize] = []
+    sized: set[int] = set()
     for size in requested:
         row = size.application
-        if not 0 <= row < count:
-            bounds.refuse(f"application {row}", "cores", "there is no such application")
+        if not 0 <= row < count or row in sized:
+            bounds.refuse(f"application {row}", "cores", "there is no such application, or it is sized twice")
             continue
+        sized.add(row)
         granted = replace(
             size,
             cores=_granted_share(size.cores, cores, row, 0.0, most_cores, "cores", bounds),
@@ -41,7 +43,9 @@ def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBound
             ),
             threads=_granted_threads(size, bounds),
         )
-        granted = replace(granted, heap_bytes=_granted_heap(granted, memory[row], bounds))
+        # Of one whose memory is not known the heap is bounded by what is left.
+        most_heap = memory[row] if np.isfinite(memory[row]) else max(most_memory - float(np.nansum(memory)), 0.0)
+        granted = replace(granted, heap_bytes=_granted_heap(granted, most_heap, bounds))
         if granted != ApplicationSize(row):
             limited.append(granted)
     return tuple(limited)
@@ -60,8 +64,9 @@ def _granted_share(
     others = float(np.nansum(allocated)) - float(np.nan_to_num(now))
     room = max(most - others, float(np.nan_to_num(now)))
     granted = max(min(requested, room), least)
-    if granted > room:
-        bounds.refuse(name, what, "the floor does not fit the quota", float(requested))
+    if granted > room or granted == 0:
+        why = "the floor does not fit the quota" if room else OF_ALL
+        bounds.refuse(name, what, why, float(requested))
         return None
     if granted != requested:
         bounds.refuse(name, what, "the floor" if granted > requested else OF_ALL, requested, granted)
@@ -72,8 +77,8 @@ def _granted_share(
     return granted
 
 
-def _granted_heap(size: ApplicationSize, memory: float, bounds: PlanBounds) -> float | None:
-    """Return the heap, cut to the memory that the application will have."""
+def _granted_heap(size: ApplicationSize, most: float, bounds: PlanBounds) -> float | None:
+    """Return the heap, cut to ``most``, the memory that the application will have, or can have."""
     heap, name = size.heap_bytes, bounds.snapshot.applications.name[size.application]
     if heap is None:
         return None
@@ -86,9 +91,9 @@ def _granted_heap(size: ApplicationSize, memory: float, bounds: PlanBounds) -> f
         bounds.refuse(name, "heap", "the floor", size.heap_bytes or 0.0, heap)
         if heap >= now:
             return None
-    if heap > memory:
-        bounds.refuse(name, "heap", "it lies within the memory", heap, memory)
-        return float(memory)
+    if heap > most:
+        bounds.refuse(name, "heap", "it lies within the memory", heap, most)
+        return float(most) or None
     return heap
 
 
@@ -103,7 +108,7 @@ def _granted_threads(size: ApplicationSize, bounds: PlanBounds) -> int | None:
         if measured and applications.threads is not None
         else float(bounds.now[is_own].sum())
     )
-    most = min(max(np.floor(limits.step_factor * now), now + 1), limits.most_instances)
+    most = min(max(np.floor(limits.step_factor * now), now + 1), max(limits.most_instances, now))
     why = f"a step is at most x{limits.step_factor:g}, and all tasks have at most {limits.most_instances} instances"
     if bounds.vetoed[is_own].any():
         most, why = min(most, max(now, 1.0)), "it waits for a service that falters"

@@ -1,6 +1,7 @@
 """The job that hostile snapshots begin with, and snapshots of it whose figures are drawn to be impossible."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,36 +95,73 @@ def changed(snapshot: ClusterSnapshot, columns: Mapping[str, Any]) -> ClusterSna
 
 
 IMPOSSIBLE = (NAN, np.inf, -np.inf, -1.0, 0.0, 1e-300, 1e300, 1e18, -1e18, 1e12)
+NEVER_LACKS = {("machines", "cores"), ("queries", "priority"), ("queries", "minimum_accuracy")}
+GROUP_COUNTS = (-5, -1, 0, 1, 2, 5, 2**31 - 1)
 KINDS = {Floats: "float", Floats | None: "float", Ints: "int", Bools: "bool"}
+LENGTH = 8
+"""Snapshots of a series."""
 
 
-def hostile(rng: np.random.Generator, number: int) -> ClusterSnapshot:
-    """Return the job with impossible figures strewn over it, columns that lack, and clocks that are wrong."""
-    time_s = float(rng.choice([10.0 * number, 10.0 * number, 10.0 * number, 0.0, NAN, np.inf]))
-    window_s = float(rng.choice([10.0, 10.0, 10.0, 1e-300, 1e300, np.inf]))
-    base = job(number, time_s, window_s)
-    columns: dict[str, Any] = {}
-    for group, kind in GROUPS.items():
-        own = getattr(base, group)
-        for name, item in kind.__dataclass_fields__.items():
-            values = getattr(own, name)
-            drawn = _drawn(rng, group, name, KINDS.get(item.type, ""), values)
-            if drawn is not values:
-                columns[f"{group}.{name}"] = drawn
-    return changed(base, columns)
+def shared_job() -> ClusterSnapshot:
+    """Return the job beside another one on its quota, of which nothing is known but what it has."""
+    own = job()
+    has = {"cores": 2.5, "memory_bytes": 3 * GB, "heap_bytes": 1 * GB, "threads": 2.0}
+    figures = {name: getattr(own.applications, name) for name in ApplicationColumns.__dataclass_fields__}
+    both = {name: [*values, has.get(name, NAN)] for name, values in figures.items() if values is not None}
+    return replace(own, applications=ApplicationColumns(**both | {"name": ("job", "other")}))
 
 
-def _drawn(rng: np.random.Generator, group: str, name: str, kind: str, values: Any) -> Any:
-    if values is None or not kind or rng.random() < 0.6:
-        return values
+def hostile_series(rng: np.random.Generator, count: int) -> Iterator[list[ClusterSnapshot]]:
+    """Yield series of snapshots, of a job alone or beside another one, with figures that are impossible or others.
+
+    How much of a series is hostile is drawn, from a twentieth of the columns to two thirds of them: columns lack, have
+    impossible figures or such as a job could have at another load, and in a tenth of the snapshots each the time and
+    the window are wrong. Drawn by columns, all series at once, as most of the time would go into single draws.
+    """
+    rows = count * LENGTH
+    share = np.repeat(rng.uniform(0.05, 0.67, count), LENGTH)
+    seconds = np.repeat(rng.choice([10.0, 60.0, 300.0, 1000.0], count), LENGTH) * (1 + np.arange(rows) % LENGTH)
+    times = np.where(rng.random(rows) < 0.1, rng.choice([0.0, NAN, np.inf], rows), seconds)
+    windows = np.where(rng.random(rows) < 0.1, rng.choice([1e-300, 1e300, np.inf, 1e-3], rows), 10.0)
+    for base, first, last in ((job(), 0, count // 2), (shared_job(), count // 2, count)):
+        part = slice(first * LENGTH, last * LENGTH)
+        columns = {
+            (group, name): _drawn(rng, (group, name), KINDS.get(item.type, ""), getattr(own, name), share[part])
+            for group, own in ((group, getattr(base, group)) for group in GROUPS)
+            for name, item in own.__dataclass_fields__.items()
+        }
+        for begin in range(0, (last - first) * LENGTH, LENGTH):
+            yield [
+                _snapshot(base, columns, row, float(times[part][row]), float(windows[part][row]))
+                for row in range(begin, begin + LENGTH)
+            ]
+
+
+def _snapshot(base: ClusterSnapshot, columns: Mapping[Any, Any], row: int, time_s: float, window_s: float) -> Any:
+    groups: dict[str, Any] = {}
+    for (group, name), drawn in columns.items():
+        if drawn is not None and drawn[0][row]:
+            is_lacking, values = drawn[1][row], drawn[2]
+            groups.setdefault(group, {})[name] = None if is_lacking else values[row]
+    parts = {group: replace(getattr(base, group), **changes) for group, changes in groups.items()}
+    return replace(base, number=1 + row % LENGTH, time_s=time_s, window_s=window_s, **parts)
+
+
+def _drawn(rng: np.random.Generator, at: tuple[str, str], kind: str, base: Any, share: Floats) -> Any:
+    """Return of a column in which rows it differs, in which it lacks, and its values; None: it is never another."""
+    if base is None or not len(base):
+        return None
+    rows, shape = len(share), (len(share), len(base))
     if kind == "float":
-        if rng.random() < 0.2 and (group, name) not in {
-            ("machines", "cores"), ("queries", "priority"), ("queries", "minimum_accuracy"),
-        }:  # fmt: skip
-            return None
-        return np.where(rng.random(len(values)) < 0.5, rng.choice(IMPOSSIBLE, len(values)), values)
-    if kind == "bool":
-        return rng.random(len(values)) < 0.5 if name in ("is_running", "is_stateful") else values
-    if name in ("key_groups", "memory_level"):
-        return rng.choice([-5, -1, 0, 1, 2**31 - 1], len(values))
-    return values
+        lacks = np.full(rows, False) if at in NEVER_LACKS else rng.random(rows) < 0.15
+        fate = rng.random(shape)
+        other = np.where(fate < 0.25, rng.choice(IMPOSSIBLE, shape), base * 10.0 ** rng.uniform(-1.5, 1.5, shape))
+        values = np.where(fate < 0.5, other, base)
+    elif kind == "bool" and at[1] in ("is_running", "is_stateful"):
+        lacks, values = np.full(rows, False), rng.random(shape) < 0.5
+    elif at[1] in ("key_groups", "memory_level"):
+        lacks, values = np.full(rows, False), rng.choice(GROUP_COUNTS, shape).astype(np.int32)
+    else:
+        return None
+    values.flags.writeable = False
+    return rng.random(rows) < share, lacks, values

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.engine.control.policies import POLICIES, make_policy
-from penstock.engine.control.steering import IF_FREE, OWNS, control_loop
+from penstock.engine.control.policies import make_policy
+from penstock.engine.control.steering import control_loop
 from penstock.model.plan import (
     ApplicationSize,
     BucketMove,
@@ -29,10 +29,10 @@ from penstock.scheduler.control_loop import ControlLoop, Steering
 from penstock.scheduler.guarded import Guarded, guarded
 from penstock.scheduler.limits import OF_ALL, ONE_PER_CORE, PlanLimits
 from penstock.scheduler.loop_state import ended
-from penstock.scheduler.ownership import Level, Resource, Role, is_empty
-from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
-from tests.papers_cases import cases
-from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
+from penstock.scheduler.ownership import Level, Resource, Role
+from penstock.scheduler.plausible_readings import plausible_snapshot
+from tests.scheduler.hostile_cases import GB, NAN, TASKS, changed, job
+from tests.scheduler.quota_checks import within
 from tests.scheduler.sage_applications import snapshot as applications
 
 CASES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
@@ -96,65 +96,6 @@ def test_they_are_hostile(name: str) -> None:
     if "keeps_below" in bare:
         assert isinstance(decision, ShedPlan)
         assert not min([*decision.source_keep.values(), *decision.edge_keep.values()]) > bare["keeps_below"]
-
-
-QUOTAS = PlanLimits(most_instances=9, most_parallelism=5, most_cores=4.5, most_memory_bytes=12 * GB, one_per_core=True)
-
-
-@pytest.mark.parametrize("name", [*POLICIES])
-def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
-    for seed in range(cases(60)):
-        rng = np.random.default_rng([seed, sum(name.encode())])
-        policy = replace(make_policy(name, {}), limits=QUOTAS)
-        memory = policy.start()
-        for number in range(1, 5):
-            snapshot = hostile(rng, number * 100)
-            try:
-                readable = clock_fault(snapshot, memory.last_snapshot) == ""
-                possible = plausible_snapshot(snapshot, memory.last_snapshot, QUOTAS.lost_after_s) if readable else None
-                before, (decision, memory) = memory, policy.decide(snapshot, memory)
-                within(decision, snapshot)
-                if possible is None:
-                    assert is_empty(decision), "of such a snapshot nothing can be told"
-                else:
-                    # What is impossible has no part in it.
-                    assert repr(policy.decide(possible, before)[0]) == repr(decision)
-            except Exception as error:
-                raise AssertionError(f"{name}, seed {seed}, snapshot {number}") from error
-
-
-def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits = QUOTAS) -> None:
-    """Assert that a decision on the job of this file is one that a platform could carry out within its quotas."""
-    most_cores = 6.0 if limits.most_cores is None else limits.most_cores
-    most_bytes = limits.most_memory_bytes
-    assert most_bytes is not None
-    now = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
-    cores = snapshot.applications.cores
-    if isinstance(decision, RescalePlan):
-        after = now.copy()
-        for size in decision.tasks:
-            after[size.task] = size.parallelism
-            assert 1 <= size.parallelism <= max(limits.most_parallelism, now[size.task])
-            assert not limits.one_per_core or size.parallelism <= max(most_cores, now[size.task])
-            assert size.parallelism <= 3 * now[size.task]
-            assert size.managed_bytes is None or 0 <= size.managed_bytes <= most_bytes
-        assert after.sum() <= max(limits.most_instances, now.sum())
-        for given in decision.applications:
-            if given.cores is not None:
-                has = 0.0 if cores is None else cores[0]
-                assert 0 < given.cores <= most_cores or given.cores <= has
-            for figure in (given.cores, given.memory_bytes, given.heap_bytes):
-                assert figure is None or (np.isfinite(figure) and figure > 0)
-            assert given.threads is None or given.threads >= 1
-        for route in decision.routes:
-            assert sum(route.shares) == pytest.approx(1) and min(route.shares) >= 0
-    elif isinstance(decision, ShedPlan):
-        kept = [*decision.source_keep.values(), *decision.edge_keep.values(), *decision.desired_accuracy]
-        assert all(0 <= value <= 1 for value in kept)
-    if isinstance(decision, Placement | ShedPlan):
-        for move in decision.moves:
-            of_machine = snapshot.machines.cores[move.machine]
-            assert of_machine > 0 and np.isfinite(of_machine)
 
 
 @dataclass(frozen=True)
@@ -264,6 +205,36 @@ def test_a_plan_of_things_that_there_are_not_is_refused() -> None:
     assert planned(RescalePlan("", (TaskSize(7, 2),))).reason.startswith("refused: task 7 parallelism: there is no")
 
 
+def test_heap_lies_in_memory_also_where_that_is_not_known() -> None:
+    plan = RescalePlan("", applications=(ApplicationSize(0, heap_bytes=9e12),))
+    unknown = changed(job(), {"applications.memory_bytes": None})
+    cut = planned(plan, unknown, PlanLimits(most_memory_bytes=6 * GB))
+    assert isinstance(cut, RescalePlan) and cut.applications == (ApplicationSize(0, heap_bytes=6 * GB),)
+    known = planned(plan, limits=PlanLimits(most_memory_bytes=60 * GB))
+    assert isinstance(known, RescalePlan) and known.applications == (ApplicationSize(0, heap_bytes=8 * GB),)
+
+
+def test_an_application_of_which_nothing_is_known_is_not_given_nothing() -> None:
+    """Where others have all of the quota, what is left for it is no allocation."""
+    both = ApplicationColumns(("job", "other"), cores=[NAN, 6.0], memory_bytes=[NAN, 1e9])
+    asked = RescalePlan("", applications=(ApplicationSize(0, 2.0, 1e8, 1e8),))
+    refused = planned(asked, replace(job(), applications=both), replace(SHARED, least_memory_bytes=0.0))
+    assert isinstance(refused, NoChange) and OF_ALL in refused.reason
+
+
+def test_who_has_more_threads_than_the_quota_keeps_them() -> None:
+    more = planned(RescalePlan("", applications=(ApplicationSize(0, threads=8),)), limits=PlanLimits(most_instances=3))
+    assert isinstance(more, NoChange) and "all tasks have at most 3 instances" in more.reason
+    fewer = RescalePlan("", applications=(ApplicationSize(0, threads=4),))
+    assert planned(fewer, limits=PlanLimits(most_instances=4)) is fewer
+
+
+def test_who_is_sized_twice_is_sized_once() -> None:
+    twice = RescalePlan("", applications=(ApplicationSize(0, heap_bytes=5 * GB), ApplicationSize(0, memory_bytes=1e9)))
+    cut = planned(twice)
+    assert isinstance(cut, RescalePlan) and cut.applications == twice.applications[:1]
+
+
 def test_what_is_shed_is_a_part_and_moves_go_where_there_is_room() -> None:
     nan = float("nan")
     snapshot = changed(job(), {"machines.cores": [4.0, 0.0, 4.0], "machines.heartbeat_age_s": [1.0, 1.0, 99.0]})
@@ -321,42 +292,6 @@ def test_a_time_that_fades_to_nothing_is_no_time() -> None:
     seen = plausible_snapshot(replace(snapshot, instances=replace(snapshot.instances, core_wait_ns=fading)), None, 10.0)
     assert seen.instances.core_wait_ns is not None
     assert seen.instances.core_wait_ns.tolist() == [1e-3, *[0.0] * (len(fading) - 1)]
-
-
-SCALERS = tuple(name for name in OWNS if Resource.PARALLELISM in (*OWNS[name], *IF_FREE.get(name, ())))
-
-
-@pytest.mark.parametrize("scaler", SCALERS)
-def test_under_hostile_snapshots_no_pair_raises_leaves_its_quotas_or_acts_twice_at_a_time(scaler: str) -> None:
-    named = ("most_instances", "most_parallelism", "most_cores", "most_memory_bytes", "one_per_core")
-    given = {f"limits.{name}": getattr(QUOTAS, name) for name in named}
-    loop = control_loop({"qod": given, "placement": given, scaler: given}, acts=True, cool_down_s=0.0)
-    acted = 0
-    for seed in range(cases(20)):
-        rng = np.random.default_rng([seed, sum(scaler.encode())])
-        state = loop.start(0.0)
-        for number in range(1, 9):
-            now_s = 100.0 * number
-            calm = number % 2 == 0
-            snapshots = {
-                name: job(number, now_s) if calm else hostile(rng, number * 100) for name in loop.due(state, now_s)
-            }
-            busy = state.busy
-            try:
-                decisions, _, state = loop.tick(snapshots, now_s, state)
-                for item in decisions:
-                    assert not (item.acts and clock_fault(item.snapshot, None))
-                    within(item.allowed, item.snapshot)
-            except Exception as error:
-                raise AssertionError(f"qod and {scaler}, seed {seed}, snapshot {number}") from error
-            begun = [
-                item for item in decisions if item.acts and item.policy != "placement" and not is_empty(item.allowed)
-            ]
-            assert len(begun) <= (0 if busy else 1)
-            acted += len(begun)
-            if rng.random() < 0.5:
-                state = ended(state, state.busy, now_s, is_done=bool(rng.random() < 0.8))
-    assert acted or scaler not in ("autoscaler", "ds2", "flink-er", "justin"), "the others learn from a history first"
 
 
 def test_what_is_impossible_is_no_figure_that_a_decision_is_judged_by() -> None:
