@@ -22,19 +22,21 @@ from penstock.engine.control.job_control import JobControl
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.scale_control import ScaleSettings
+from penstock.engine.control.steering import role_of
 from penstock.model.config import LoopOptions
 from penstock.model.control import SHED, Control, Shed
+from penstock.scheduler.ownership import Level
 
 INSTANCES = 2_000
 DECISIONS = 6
 MOST_S = 1_200
 """After so many made-up seconds a policy that does not decide is given up."""
 
-BLIND = frozenset({"autoscaler", "memory-choice"})
-"""Policies that want figures which the made-up job lacks, so that they would decide nothing."""
+NAMES = tuple(name for name in sorted(POLICIES) if role_of(name).level > Level.START)
+"""Policies that look on their own, and are timed. Placement looks at every tick, whoever else does."""
 
-NAMES = tuple(name for name in sorted(POLICIES) if name != "placement" and name not in BLIND)
-"""Policies that are timed. Placement looks at every tick, whoever else does."""
+NOT_MEASURED = "not measured"
+"""What the reason of who lacks a figure begins with."""
 
 _TOLD = 60
 """Characters of a reason that are printed."""
@@ -47,7 +49,8 @@ class TickCost:
     """Medians: CPU of the ticks at which a policy decides, and of the others, each with the readings before it.
 
     ``decides_wall_ms`` is the time of the former; ``most_ms`` the most CPU that any took. ``decided``: how many there
-    were, ``reason``: that of the last one.
+    were, ``reason``: that of the last one. Who ``is_blind`` wants figures that the made-up job lacks: its
+    costs are those of seeing that.
     """
 
     policy: str
@@ -59,12 +62,26 @@ class TickCost:
     decided: int
     reason: str
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the policy could not decide on what it saw."""
+        return self.reason.startswith(NOT_MEASURED)
+
+
+class TooSeldomError(ValueError):
+    """A policy decides too seldom to be timed."""
+
 
 def measure(policy: str, instances: int = INSTANCES, decisions: int = DECISIONS) -> TickCost:
-    """Run the control of a job with about so many instances until a policy has decided so often."""
+    """Run the control of a job with about so many instances until a policy has decided so often.
+
+    Raises:
+        TooSeldomError: it does not within `MOST_S`, as one that wants long windows.
+    """
     job = MadeUpJob(plan(instances), cores=ON_MANAGER)
-    sheds = policy in SHED
-    control = Control(cast(Shed, policy), "act") if sheds else Control(scale=policy)
+    sheds = role_of(policy).level is Level.KEEP
+    shed = cast(Shed, policy if policy in SHED else POLICIES[policy])
+    control = Control(shed, "act") if sheds else Control(scale=policy)
     shedding = LoadShedding(job.graph, control) if sheds else None
     scaling = None if sheds else ScaleSettings(control)
     head = JobControl("cost", job.graph, _OPTIONS, 0, shedding=shedding, scaling=scaling)
@@ -96,7 +113,7 @@ def measure(policy: str, instances: int = INSTANCES, decisions: int = DECISIONS)
         if len(deciding) == decisions:
             break
     else:
-        raise ValueError(f"{policy} decided {len(deciding)} times in {MOST_S} s")
+        raise TooSeldomError(f"{policy} decided {len(deciding)} times in {MOST_S} s")
     decides, wall, quiet = (float(np.median(each)) for each in (deciding, walls, others))
     return TickCost(policy, job.instances, decides, wall, quiet, max(deciding + others), len(deciding), reason)
 
@@ -112,7 +129,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     titles = (("instances", 10), ("decides ms", 11), ("wall ms", 8), ("other ms", 9), ("most ms", 8))
     print(f"{'policy':<14} " + " ".join(title.rjust(width) for title, width in titles))
     for name in names or NAMES:
-        cost = measure(name)
+        try:
+            cost = measure(name)
+        except TooSeldomError as error:
+            print(f"{name:<14} {error}", flush=True)
+            continue
         print(
             f"{cost.policy:<14} {cost.instances:>10,} {cost.decides_ms:>11.1f} {cost.decides_wall_ms:>8.1f} "
             f"{cost.quiet_ms:>9.1f} {cost.most_ms:>8.1f}  {cost.reason[:_TOLD]}",

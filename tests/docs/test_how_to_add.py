@@ -24,7 +24,9 @@ SUITES = {
         "tests/house/test_operators.py",
     ),
     "add-a-policy.md": (
-        "tests/scheduler/test_guards.py::test_nothing_raises_and_no_plan_leaves_its_quotas[threshold]",
+        "tests/scheduler/test_hostile_plans.py::test_nothing_raises_and_no_plan_leaves_its_quotas[threshold]",
+        "tests/benchmarks/papers/test_steady.py::test_every_policy_has_a_line",
+        "tests/benchmarks/papers/test_tick_cost.py::test_a_policy_decides_on_what_it_has_measured[threshold]",
         "tests/engine/control/test_decision_replay.py::test_every_policy_comes_back_from_its_parameters[threshold]",
     ),
 }

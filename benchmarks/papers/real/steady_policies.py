@@ -14,7 +14,7 @@ from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.policies import POLICIES
 from penstock.engine.control.recorded_windows import on_ticks, on_wholes
 from penstock.engine.control.steering import role_of, scaler, steering
-from penstock.model.control import Control, Shed
+from penstock.model.control import SHED, Control, Shed
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.keep_rates import KeepRates
 from penstock.model.plan import Cause, Decision, NoChange, ShedPlan
@@ -85,7 +85,9 @@ def shed_looks(name: str, ticks: Sequence[ClusterSnapshot], graph: ExecutionGrap
 
     Nothing can move. Rates are as they would be if none had been set before.
     """
-    shedding = LoadShedding(graph, Control(shed=cast(Shed, name)), moves=False)
+    # A control names those that come with Penstock, and any other as a class.
+    shed = name if name in SHED else POLICIES[name]
+    shedding = LoadShedding(graph, Control(shed=cast(Shed, shed)), moves=False)
     seen, pending = list[Seen](), list[ClusterSnapshot]()
     for tick in ticks:
         pending.append(tick)
