@@ -1,4 +1,4 @@
-"""The tick of a head: each policy decides on a made-up job, of which it sees what it needs, or says that it does not."""
+"""The tick of a head: each policy decides on a made-up job, of which it sees what it needs, or says it does not."""
 
 import pytest
 
