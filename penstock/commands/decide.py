@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -76,8 +76,8 @@ def _print_decisions(decisions: "Sequence[Redecided]", differ: int, *, as_json: 
         *(Column(title, figures=False) for title in titles),
     ]
     rows = []
-    for cells, alike in groupby(decisions, key=_decision_cells):
-        first, *others = alike
+    for (_, cells), group in groupby(_with_runs(decisions), key=lambda pair: (pair[0], _decision_cells(pair[1]))):
+        first, *others = (item for _, item in group)
         last = others[-1] if others else first
         numbers = [str(item.snapshot.number) for item in (first, last)]
         times = [f"{item.snapshot.time_s:,.1f}" for item in (first, last)]
@@ -86,6 +86,15 @@ def _print_decisions(decisions: "Sequence[Redecided]", differ: int, *, as_json: 
     recorded = sum(item.same is not None for item in decisions)
     compared = f"{recorded - differ} of {recorded} as recorded" if recorded else "none recorded"
     print(f"{len(decisions)} decisions; {compared}")
+
+
+def _with_runs(decisions: "Sequence[Redecided]") -> "Iterator[tuple[int, Redecided]]":
+    """Yield decisions, each with how often time has begun anew before it, so that no line is of two runs."""
+    run, last_s = 0, 0.0
+    for item in decisions:
+        run += item.snapshot.time_s < last_s
+        last_s = item.snapshot.time_s
+        yield run, item
 
 
 def _decision_cells(item: "Redecided") -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, blocks, content
 
 COPIED = ("model", "state", "shedding", "scheduler", "engine", "replay", "benchmarks", "penstock", "tests")
 CONFIGURATION = ("setup.cfg", "pyproject.toml")
@@ -49,7 +49,7 @@ def follow(page: Path, root: Path) -> Followed:
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.file is not None:
             files.append(block.file)
-            (root / block.file).write_text(block.text, encoding="utf-8")
+            (root / block.file).write_text(content(block), encoding="utf-8")
         elif block.kind == "diff":
             change(root, block.text)
         elif block.kind == "text":

@@ -1,20 +1,23 @@
 """The snippets of a page: fenced blocks in order, and the comments above them that say what to do with them.
 
 ``<!-- setup`` ... ``-->`` is Python that runs but is not shown; ``<!-- file: NAME -->`` saves the next block under
-that name instead of running it; ``<!-- not run: WHY -->`` leaves the next block out. A ``text`` block after a
-``python`` or ``console`` block is what that prints.
+that name instead of running it, or under several, with commas between; ``<!-- not run: WHY -->`` leaves the next block
+out; ``<!-- recorded: NAME -->`` saves what a program that takes long has left once, from `tests/fixtures`. A ``text``
+block after a ``python`` or ``console`` block is what that prints.
 """
 
+import lzma
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("python", "console")
+RECORDED = "recorded"
 
 _PIECE = re.compile(
     r"^<!--[ ]setup\n(?P<setup>.*?)^-->$"
-    r"|^<!--[ ](?P<order>file|not[ ]run):[ ](?P<value>.*?)[ ]-->$"
+    r"|^<!--[ ](?P<order>file|not[ ]run|recorded):[ ](?P<value>.*?)[ ]-->$"
     r"|^(?P<fence>```+)(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
@@ -37,12 +40,24 @@ def pages() -> list[Path]:
     return [path for path in found if any(block.kind in KINDS for block in blocks(path.read_text(encoding="utf-8")))]
 
 
+def content(block: Block) -> str:
+    """Return what a block is saved as."""
+    if block.kind != RECORDED:
+        return block.text
+    with lzma.open(ROOT / "tests" / "fixtures" / f"{block.file}.xz", "rt", encoding="utf-8") as file:
+        return file.read()
+
+
 def blocks(page: str) -> list[Block]:
     """Return the blocks to run or to save, in order."""
     found: list[Block] = []
     order: tuple[str, str] | None = None
     takes_output = False
     for piece in _PIECE.finditer(page):
+        if piece["order"] == RECORDED:
+            found.append(Block(RECORDED, "", page.count("\n", 0, piece.start()) + 1, piece["value"]))
+            takes_output = False
+            continue
         if piece["order"] is not None:
             order, takes_output = (piece["order"], piece["value"]), False
             continue
@@ -54,7 +69,8 @@ def blocks(page: str) -> list[Block]:
             last = found[-1]
             found[-1] = Block(last.kind, last.text, last.line, last.file, text)
         elif order is None or saved:
-            found.append(Block(kind, text, line, order[1] if order is not None else None))
+            names = [None] if order is None else order[1].split(", ")
+            found += [Block(kind, text, line, name) for name in names]
         takes_output = order is None and kind in KINDS and piece["setup"] is None
         order = None
     return found

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import penstock.dsl.job
 from penstock.dsl.pictures import Picture
-from tests.docs.pages import KINDS, ROOT, Block, blocks
+from tests.docs.pages import KINDS, ROOT, Block, blocks, content
 
 PROGRAM = "import penstock as ps"
 COMMANDS = {"penstock": ("-m", "penstock"), "python": (), "pytest": ("-m", "pytest")}
@@ -46,7 +46,7 @@ class Page:
         if block.file is not None:
             file = Path(block.file)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(block.text, encoding="utf-8")
+            file.write_text(content(block), encoding="utf-8")
             return ""
         return self._python(block) if block.kind == "python" else self._console(block.text)
 
@@ -109,7 +109,8 @@ def run_page(path: Path, write: bool) -> str:
         if write:
             old = f"```text\n{block.output}```"
             at = text.index(old, text.index(block.text))
-            text = f"{text[:at]}```text\n{printed.strip(chr(10))}\n```{text[at + len(old) :]}"
+            lines = "\n".join(_lines(printed))
+            text = f"{text[:at]}```text\n{lines}\n```{text[at + len(old) :]}"
         else:
             wrong.append(f"{path}:{block.line} prints\n{printed}\nand not\n{block.output}")
     if write:
@@ -119,7 +120,9 @@ def run_page(path: Path, write: bool) -> str:
 
 def _lines(text: str) -> list[str]:
     """Return the lines without what nobody sees: spaces at their ends, empty lines around them."""
-    return [line.rstrip() for line in text.strip("\n").splitlines()]
+    lines = [line.rstrip() for line in text.splitlines()]
+    seen = [at for at, line in enumerate(lines) if line]
+    return lines[seen[0] : seen[-1] + 1] if seen else []
 
 
 if __name__ == "__main__":

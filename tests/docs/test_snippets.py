@@ -37,7 +37,8 @@ def test_a_page_is_cut_into_its_blocks() -> None:
     page = (
         "<!-- setup\nx = 1\n-->\n```python\nprint(x)\n```\nwords\n```text\n1\n```\n"
         "<!-- not run: it is long -->\n```console\npenstock nexmark\n```\n```text\nno output of it\n```\n"
-        "<!-- file: a.csv -->\n```csv\nshop\n```\n"
+        "<!-- file: a.csv, b/c.csv -->\n```csv\nshop\n```\n"
+        "<!-- recorded: paced.jsonl -->\n```text\nno output of it\n```\n"
     )
     found = [(block.kind, block.text, block.line, block.file, block.output) for block in blocks(page)]
     assert found == [
@@ -45,4 +46,7 @@ def test_a_page_is_cut_into_its_blocks() -> None:
         ("python", "print(x)\n", 5, None, "1\n"),
         ("text", "no output of it\n", 16, None, None),
         ("csv", "shop\n", 20, "a.csv", None),
+        ("csv", "shop\n", 20, "b/c.csv", None),
+        ("recorded", "", 22, "paced.jsonl", None),
+        ("text", "no output of it\n", 24, None, None),
     ]

@@ -119,3 +119,20 @@ def test_parts_of_a_policy_have_parameters_too() -> None:
     assert make_policy("ds2", {"limits.step_factor": "2"}).limits.step_factor == 2
     with pytest.raises(OptionError, match=r"it has pace\.interval_s, pace\.warm_up_s"):
         make_policy("ds2", {"pace": "30"})
+
+
+def test_no_line_is_of_two_runs(threshold: str, tmp_path: Path) -> None:
+    """Time begins anew with a run, so what both say would read as if it ran backwards."""
+    log, policy = tmp_path / "twice.jsonl", make_policy(threshold, {})
+    with ActionLog(log) as written:
+        for _ in range(2):
+            written.policy(threshold, parameters_of(policy))
+            memory = policy.start()
+            for number in (7, 8):
+                machines = MachineColumns(("a",), [1.0], [50.0])
+                snapshot = ClusterSnapshot(number, 5.0 * number, 5.0, **ONE_TASK, machines=machines)
+                decision, memory = policy.decide(snapshot, memory)
+                written.snapshot(snapshot)
+                written.decision(snapshot, threshold, decision)
+    said = CliRunner().invoke(app, ["decide", str(log)]).output
+    assert said.count("7-8   35.0-40.0") == 2 and "4 of 4 as recorded" in said
