@@ -34,6 +34,9 @@ def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBound
         if not 0 <= row < count or row in sized:
             bounds.refuse(f"application {row}", "cores", "there is no such application, or it is sized twice")
             continue
+        if bounds.is_elsewhere[row]:
+            bounds.refuse(applications.name[row], "cores", "it is another job's")
+            continue
         sized.add(row)
         granted = replace(
             size,

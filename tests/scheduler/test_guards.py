@@ -222,6 +222,13 @@ def test_an_application_of_which_nothing_is_known_is_not_given_nothing() -> None
     assert isinstance(refused, NoChange) and OF_ALL in refused.reason
 
 
+def test_a_plan_for_another_job_is_refused() -> None:
+    """Its head sizes it; what it has on machines that are a job's own counts for nothing here."""
+    both = ApplicationColumns(("job", "other"), cores=[4.0, 2.5], memory_bytes=[3.3e8, 1e9])
+    refused = planned(RescalePlan("", applications=(ApplicationSize(1, 5.0),)), replace(job(), applications=both))
+    assert isinstance(refused, NoChange) and "other cores: it is another job's" in refused.reason
+
+
 def test_who_has_more_threads_than_the_quota_keeps_them() -> None:
     more = planned(RescalePlan("", applications=(ApplicationSize(0, threads=8),)), limits=PlanLimits(most_instances=3))
     assert isinstance(more, NoChange) and "all tasks have at most 3 instances" in more.reason
