@@ -110,14 +110,13 @@ class JobControl:
         Raises:
             OptionError: there is no such scaler or parameter; the message names the valid ones.
         """
-        self._job, self._graph = job, graph
-        self._hosts: frozenset[str] = frozenset()
+        self._job, self._graph, self._hosts = job, graph, frozenset[str]()
         numbers = count(1)
         merger = ReadingMerger(graph, options, levers.memory)
         self._book = ReadingBook(job, merger, now_ns, numbers)
         # Load shedding looks at whole cycles, in which rates did not change.
-        before = None if scaling is None or scaling.memory is None else scaling.memory.loop
-        since_ns = now_ns if before is None else before.began_ns
+        before = scaling.memory.loop if scaling is not None and scaling.memory is not None else None
+        since_ns = before.began_ns if before is not None else now_ns
         self._cycles = ReadingBook(job, merger, since_ns, numbers, as_sent=True)
         items = () if scaling is None else scalers(scaling.control)
         items = tuple(replace(item, acts=scaling is not None and scaling.actuator is not None) for item in items)
@@ -234,8 +233,8 @@ class JobControl:
         snapshot = self._snapshot(job, now_ns)
         hints = PlaceHints(moves=self._moving.wanted)
         if self._scaling is not None:
-            loads = self._scaling.loads
-            hints = replace(hints, packs=self._scaling.packs, memory=self._scaling.task_memory, loads=loads)
+            own = self._scaling
+            hints = replace(hints, packs=own.packs, memory=own.task_memory, loads=own.loads)
         snapshot = hinted(snapshot, hints, self.measured_cpu, self._scheduler.limits.lost_after_s)
         decision = self._decide(snapshot)
         if self._log is not None:
