@@ -6,6 +6,7 @@ level (docs/design/papers/justin-ds2.md 7). Run by `penstock decide`, beside `ju
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,6 +60,8 @@ class MemoryChoice:
         ``aligns``: the platform aligns instances with key groups, as Flink does, so that their price is that of what it
         makes of them.
     """
+
+    needs_bounded_state: ClassVar[bool] = True
 
     ds2: Ds2 = field(default_factory=justin_ds2)
     budgets: tuple[int, ...] = BUDGETS

@@ -1,6 +1,6 @@
 """Makes the controllers of a job from its options, and says at once what they cannot do for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.engine.control.chosen_policies import check_policies, who_places
 from penstock.engine.control.decision_log import DecisionLog
@@ -9,6 +9,7 @@ from penstock.engine.control.levers import NO_LEVERS, Levers
 from penstock.engine.control.load_shedding import LoadShedding
 from penstock.engine.control.move_control import can_move
 from penstock.engine.control.part_reading import is_stateful
+from penstock.engine.control.policies import policy_object
 from penstock.engine.control.scale_control import ScaleSettings
 from penstock.engine.control.shedding_scope import SheddingScope, check_limits
 from penstock.engine.control.steering import role_of
@@ -20,6 +21,9 @@ from penstock.scheduler.ownership import Resource
 
 OWN_LOG_BYTES = 256_000_000
 """From this size on the log that a job keeps by itself is set aside, and another one begun."""
+
+NEEDS_BOUND = "needs_bounded_state"
+"""An attribute of policies that decide on nothing where the state of operators has no bound."""
 
 RECOMMENDED = Control("qod", "recommend")
 """The control of a job that only keeps a log."""
@@ -76,19 +80,9 @@ def start_control(
                 f"scale={control.scale!r} recommends, and its recommendations go to the action log: say "
                 "action_log='FILE' (--action-log FILE)"
             )
-        has_state = any(is_stateful(plan.graph, task) for task in plan.graph.tasks)
         of_jobs = [name for name in control.scalers if Resource.ALLOCATIONS in role_of(name).owns]
-        if of_jobs and has_state and plan.loop.state_bytes is None:
-            raise OptionError(
-                f"scale={of_jobs[0]!r} sizes the memory of state, which has no bound here: say what it begins with, "
-                "as state_bytes=64_000_000"
-            )
-        if control.memory is not None and has_state and plan.loop.state_bytes is None:
-            raise OptionError(
-                f"memory={control.memory!r} with scale={control.scalers[0]!r} bounds the memory of state, of which "
-                "nothing is known here as it has no bound: say what an operator's instance has, as "
-                "state_bytes=64_000_000, or leave memory= out"
-            )
+        if plan.loop.state_bytes is None and any(is_stateful(plan.graph, task) for task in plan.graph.tasks):
+            _check_bounds(control, of_jobs)
         if control.quota is not None and not of_jobs:
             raise OptionError(
                 f"quota={control.quota!r} is shared by jobs that are sized as a whole: say scale='sage', or "
@@ -130,6 +124,22 @@ def _log(options: ControlOptions, control: Control | None, warn: Callable[[str],
         # Nobody has asked for it.
         warn(f"NO ACTION LOG: {error}; say where it is to be, as action_log='FILE' (--action-log FILE)")
         return None
+
+
+def _check_bounds(control: Control, of_jobs: Sequence[str]) -> None:
+    """Refuse to size or bound the memory of state that has no bound."""
+    choosing = [name for name in control.scalers if getattr(policy_object(name), NEEDS_BOUND, False)]
+    if of_jobs or choosing:
+        raise OptionError(
+            f"scale={[*of_jobs, *choosing][0]!r} sizes the memory of state, which has no bound here: say what it "
+            "begins with, as state_bytes=64_000_000"
+        )
+    if control.memory is not None:
+        raise OptionError(
+            f"memory={control.memory!r} with scale={control.scalers[0]!r} bounds the memory of state, of which nothing "
+            "is known here as it has no bound: say what an operator's instance has, as state_bytes=64_000_000, or "
+            "leave memory= out"
+        )
 
 
 def _check_class(shed: str | None, control: Control) -> None:

@@ -38,7 +38,7 @@ def test_nothing_is_said_where_rows_may_be_shed_or_nobody_acts(tmp_path: Path) -
     assert said(one_query(1.0), Control("qod", "recommend"), tmp_path) == []
 
 
-@pytest.mark.parametrize("scale", ["ds2", "justin", "memory-choice", "flink-er", "autoscaler"])
+@pytest.mark.parametrize("scale", ["ds2", "justin", "flink-er", "autoscaler"])
 def test_a_quota_of_memory_needs_state_that_has_a_bound(scale: str, tmp_path: Path) -> None:
     job = ps.Job()
     rows = ps.read_memory([{"a": 1}], job=job)
@@ -50,6 +50,17 @@ def test_a_quota_of_memory_needs_state_that_has_a_bound(scale: str, tmp_path: Pa
     assert said(job.plan(1), quota, tmp_path, state_bytes=1_000_000) == []
     assert said(job.plan(1), Control(scale=scale, cores=8), tmp_path) == []
     assert said(one_query(), quota, tmp_path) == [], "there is no state"
+
+
+def test_who_chooses_memory_needs_state_that_has_a_bound(tmp_path: Path) -> None:
+    job = ps.Job()
+    rows = ps.read_memory([{"a": 1}], job=job)
+    rows.key_by("a").agg(n=ps.count()).write_black_hole(mode="changelog")
+    choosing = Control(scale="memory-choice", cores=8)
+    with pytest.raises(OptionError, match="scale='memory-choice' sizes the memory of state, which has no bound here"):
+        said(job.plan(1), choosing, tmp_path)
+    assert said(job.plan(1), choosing, tmp_path, state_bytes=1_000_000) == []
+    assert said(one_query(), choosing, tmp_path) == [], "there is no state"
 
 
 def test_a_job_that_acts_keeps_a_log_of_its_own_where_none_is_named(tmp_path: Path) -> None:
