@@ -231,6 +231,8 @@ class Deployments:
         places = {name: place for name, place in deal_out(self.graph, tasks, managers, chosen).items() if name in new}
         deployment = Deployment(self._head.next_deployment(), tasks, places, joined=frozenset(region.values()))
         self._up[deployment.number] = deployment
+        if self._told_memory:
+            self._send_memory([deployment])
         return deployment
 
     def sinks(self) -> bytes:

@@ -155,6 +155,22 @@ def test_it_holds_for_what_begins_anew_and_for_runs_that_follow(tmp_path: Path, 
     check(tmp_path)
 
 
+def test_an_instance_that_comes_while_the_job_runs_has_it_too(tmp_path: Path) -> None:
+    with keeping(tmp_path, executor="processes", task_managers=1, parallelism=1) as handle:
+        until(lambda: held(handle) > 3 * LITTLE, handle)
+        handle.set_memory({"last": LITTLE})
+        until(lambda: held(handle) < LITTLE, handle)
+        # The task manager that comes for it was there for none of that.
+        handle.scale(2)
+        until(lambda: len({place for name, place in handle.places().items() if "last" in name}) == 2, handle)
+        give(tmp_path, ROWS)
+        most = 0
+        while handle.running:
+            most = max(most, held(handle))
+        assert 0 < most < 2.5 * LITTLE
+    check(tmp_path)
+
+
 def test_what_cannot_be_is_refused_and_the_job_runs_on(tmp_path: Path) -> None:
     with keeping(tmp_path) as handle:
         with pytest.raises(OptionError, match="no operator 'texts' has state by keys, whose memory could change"):
