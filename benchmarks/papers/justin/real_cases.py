@@ -27,6 +27,8 @@ HALF, HALF_LOADS = "half", (LOAD, 0.65)
 """After the name of a run whose load halves, from what takes two instances to what one carries, and these loads."""
 
 HALF_POLICIES = (*POLICIES, AUTOSCALER)
+_AUTOSCALER_LOW = 0.45
+"""What the load falls to for it: beside what it keeps for a restart, 0.65 does not fit into one instance."""
 
 STEP_SECONDS = {Scale.FULL: (120.0, 480.0), Scale.SHORT: (45.0, 105.0), Scale.SMOKE: (10.0, 50.0)}
 """How long each lasts, where the load doubles and where it halves."""
@@ -96,10 +98,12 @@ def halved(scale: Scale, policy: str) -> RealCase:
     One instance reads, and one task manager is there for each that works: nothing is to change before the step.
     """
     steady = case(scale, "q11", policy)
+    high, low = HALF_LOADS
+    loads = (high, _AUTOSCALER_LOW if policy == AUTOSCALER else low)
     return replace(
         steady,
         name=f"q11-{HALF}-{policy}",
-        loads=tuple(zip(HALF_LOADS, STEP_SECONDS[scale], strict=True)),
+        loads=tuple(zip(loads, STEP_SECONDS[scale], strict=True)),
         control={**steady.control, "parameters": _shrinking(scale, policy)},
         options={"readers": 1},
         task_managers=2,

@@ -14,8 +14,10 @@ import pytest
 from penstock.benchmarks.papers.justin.real_cases import (
     DS2,
     HALF,
-    HALF_LOADS,
     HALF_POLICIES,
+    HELD,
+    HELD_LEAST,
+    HELD_MB,
     LITERAL,
     OURS,
     POLICIES,
@@ -98,12 +100,14 @@ def test_every_query_keeps_its_state_where_its_rows_wait_and_every_policy_can_be
         application: Application = attribute(made.application)(setting)
         plan = application.job.plan(made.start["parallelism"], apart=True)
         tasks = {plan.name(task).split(" -> ")[0]: task.parallelism for task in plan.tasks}
-        begins_with = 2 if HALF in made.name else 1
+        begins_with = 2 if HALF in made.name or made.name == HELD_LEAST else 1
         assert tasks[SESSIONS if made.name.startswith("q11") else OPENED] == begins_with == made.task_managers
-        assert made.start["state_bytes"] == BASE_BYTES
-        item = scaler(Control(**made.control))
-        assert item.name == made.control["scale"] and item.every_s <= 20.0
-    assert {made.control["scale"] for made, _ in cases(Scale.SHORT, 1)} == set(HALF_POLICIES) > set(POLICIES)
+        assert made.start["state_bytes"] == (HELD_MB[0] * MIB if made.name == HELD_LEAST else BASE_BYTES)
+        if made.name != HELD_LEAST:
+            item = scaler(Control(**made.control))
+            assert item.name == made.control["scale"] and item.every_s <= 20.0
+    sizing = {made.control.get("scale") for made, _ in cases(Scale.SHORT, 1)}
+    assert sizing == {None, *HALF_POLICIES} > {*POLICIES}
 
 
 def kept_query(folder: Path, memory_mb: float, instances: int, waiting: float = 0.0) -> SeenRun:
@@ -166,6 +170,21 @@ def test_memory_is_held_against_that_of_ds2(tmp_path: Path) -> None:
     assert literal.met is None and literal.baseline is not None and literal.ours.median == literal.baseline.median
     drawn = {chart.name for chart in charts(state(KEPT), runs(110.0))}
     assert drawn == {"real_state", "real_waiting"}
+
+
+def test_large_state_is_held_against_ds2_and_its_control_is_to_fall_behind(tmp_path: Path) -> None:
+    def met(ours_mb: float, least_waiting: float) -> list[bool | None]:
+        folder = tmp_path / f"{ours_mb}-{least_waiting}"
+        runs = {
+            f"{HELD}-{DS2}": [kept_query(folder / "ds2", 158.0, 2)],
+            f"{HELD}-{OURS}": [kept_query(folder / "ours", ours_mb, 2)],
+            HELD_LEAST: [kept_query(folder / "least", float(HELD_MB[0]), 2, least_waiting)],
+        }
+        made = {row.row: row.met for row in rows([], runs)}
+        control = f"{HELD} with 2 instances of {HELD_MB[0]} MB (control): carried"
+        return [made[f"{HELD} by {OURS}: memory"], made[control]]
+
+    assert met(80.0, 30.0) == [True, True] and met(140.0, 0.0) == [False, False]
 
 
 def test_a_step_wants_two_instances_in_few_actions_and_no_lag(tmp_path: Path) -> None:
@@ -236,7 +255,7 @@ def test_every_policy_takes_one_of_two_instances_away_within_its_window_and_not_
     item = scaler(Control(**control))
     memory, number = item.policy.start(), 0
     tasks = [Task("bids", None), Task("sessions -> out", 100.0, 2, is_stateful=True, hits=1.0, get_ms=0.01)]
-    high, low = HALF_LOADS
+    (high, _), (low, _) = halved(Scale.SHORT, policy).loads
 
     def wanted(load: float) -> list[tuple[int, int]]:
         nonlocal memory, number
