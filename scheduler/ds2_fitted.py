@@ -49,8 +49,9 @@ class Ds2Fitted:
     """DS2 on a fitted curve, with a dead band.
 
     Instances are p = T (a + b p), T being the target. A task grows only while a source of its application reads less
-    than ``carried`` of its target, and shrinks by ``shrinks`` of its instances or more. ``slope_most`` keeps noise from
-    predicting that no number of instances suffices: b T is at most that. ``keeps``: windows remembered.
+    than ``carried`` of its target, and shrinks by more than ``shrinks`` of its instances; by one of them, too, if p and
+    ``ds2.shrink_margin`` of it fit into the others. Sources are sized if ``ds2.scales_sources``. ``slope_most`` keeps
+    noise from predicting that no number of instances suffices: b T is at most that. ``keeps``: windows remembered.
     """
 
     ds2: Ds2 = field(default_factory=Ds2)
@@ -72,12 +73,13 @@ class Ds2Fitted:
         proposal, of = self.ds2.propose(snapshot), snapshot.tasks.application
         scaling_round = open_round(snapshot, self.ds2.pace, memory.pace_states, proposal.rates, proposal.missing)
         points = self._with_new_points(snapshot, proposal, memory, scaling_round.may_act[of])
-        parallelism, now = self._parallelism(snapshot, proposal, points), proposal.rates.parallelism
+        instances, now = self._instances(snapshot, proposal, points), proposal.rates.parallelism
+        parallelism = _whole(snapshot, instances)
         short = self._short(snapshot, proposal)[of]
-        acts = scaling_round.may_act[of] & ~proposal.missing
-        if not self.ds2.scales_sources:
-            acts &= ~snapshot.tasks.is_source
-        changed = acts & ((parallelism > now) & short | (parallelism < np.floor((1 - self.shrinks) * now)))
+        is_sized = ~snapshot.tasks.is_source | self.ds2.scales_sources
+        acts = scaling_round.may_act[of] & is_sized & ~proposal.missing
+        shrinks = (parallelism < np.floor((1 - self.shrinks) * now)) | self._frees_one(instances, parallelism, now)
+        changed = acts & ((parallelism > now) & short | shrinks)
         sizes = [TaskSize(task, int(parallelism[task])) for task in np.flatnonzero(changed).tolist()]
         reason = "what was seen asks for another parallelism"
         numbers = need(snapshot, proposal, changed)
@@ -100,16 +102,26 @@ class Ds2Fitted:
             points[names[task]] = (*points.get(names[task], ()), point)[-self.keeps :]
         return points
 
-    def _parallelism(
+    def _frees_one(self, instances: Floats, parallelism: Floats, now: Floats) -> Bools:
+        """Return the tasks that need one instance less, and leave room in the others."""
+        fits = (1 + self.ds2.shrink_margin) * instances <= parallelism
+        return np.asarray((parallelism == now - 1) & fits, np.bool_)
+
+    def _instances(
         self, snapshot: ClusterSnapshot, proposal: ScalingProposal, points: Mapping[TaskName, Points]
     ) -> Floats:
-        """Return ceil(p) by task with p = T (a + b p); unchanged without measured points or without a target."""
-        parallelism, names = proposal.rates.parallelism.copy(), snapshot.task_names()
+        """Return p by task with p = T (a + b p), not rounded; as it is without measured points or without a target."""
+        instances, names = proposal.rates.parallelism.copy(), snapshot.task_names()
         for task in np.flatnonzero(proposal.target_in > 0).tolist():
             of_task, target = points.get(names[task], ()), float(proposal.target_in[task])
             if of_task:
                 offset, slope = fitted_cost(of_task, self.slope_most / target)
-                p = target * offset / (1 - target * slope)
-                parallelism[task] = max(1.0, float(np.ceil(p * (1 - ROUNDING))))
-        most = np.where(snapshot.tasks.is_keyed, snapshot.tasks.key_groups.astype(np.float64), np.inf)
-        return np.minimum(parallelism, most)
+                instances[task] = target * offset / (1 - target * slope)
+        return instances
+
+
+def _whole(snapshot: ClusterSnapshot, instances: Floats) -> Floats:
+    """Return ceil(p) by task: one at least, and no more than it has key groups."""
+    tasks = snapshot.tasks
+    most = np.where(tasks.is_keyed, tasks.key_groups.astype(np.float64), np.inf)
+    return np.minimum(np.maximum(1.0, np.ceil(instances * (1 - ROUNDING))), most)

@@ -54,7 +54,7 @@ LEAST_MEMORY = {"limits.least_memory_bytes": float(LEAST_BYTES), "limits.least_h
 OF_A_JOB: dict[str, Mapping[str, Any]] = {
     "autoscaler": {"cores_margin": 0.1},
     "ds2": {"scales_sources": True, "shrink_margin": 0.1, "cores_margin": 0.1},
-    "ds2-fitted": {"ds2.scales_sources": True, "ds2.cores_margin": 0.1},
+    "ds2-fitted": {"ds2.scales_sources": True, "ds2.shrink_margin": 0.1, "ds2.cores_margin": 0.1},
     "flink-er": {
         "period_s": 5.0,
         "looks": 2,

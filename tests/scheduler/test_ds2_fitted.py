@@ -55,6 +55,27 @@ def test_noise_of_a_tenth_moves_nothing_that_carries_its_target() -> None:
     assert acts == 0 < plain
 
 
+def test_the_second_instance_is_freed_where_there_is_a_margin_and_room_for_it() -> None:
+    paper, margin = EAGER, replace(EAGER, ds2=replace(EAGER.ds2, shrink_margin=0.1))
+    for rate, frees in ((12_000.0, True), (10_500.0, False)):
+        decision, _ = paper.decide(measured(job(rate, 2)), paper.start())
+        assert isinstance(decision, NoChange), "as DS2's own manager has it, which frees two at least"
+        decision, _ = margin.decide(measured(job(rate, 2)), margin.start())
+        assert isinstance(decision, RescalePlan) == frees
+        assert not isinstance(decision, RescalePlan) or decision.tasks == (TaskSize(1, 1),)
+
+
+@pytest.mark.parametrize("scales_sources", [True, False])
+def test_a_source_that_works_is_sized_if_sources_are(scales_sources: bool) -> None:
+    """What needs no exchange is chained to the source of a job, and may be all of the work."""
+    policy = replace(EAGER, ds2=replace(EAGER.ds2, scales_sources=scales_sources))
+    snapshot = measured(Job([Task("source", 1000.0)], [], target=3000.0))
+    tasks = replace(snapshot.tasks, is_source=np.ones(1, np.bool_))
+    decision, _ = policy.decide(replace(snapshot, tasks=tasks), policy.start())
+    assert isinstance(decision, RescalePlan) == scales_sources
+    assert not isinstance(decision, RescalePlan) or decision.tasks == (TaskSize(0, 3),)
+
+
 def test_keyed_tasks_have_no_more_instances_than_key_groups_and_unknown_ones_stay() -> None:
     decision, _ = EAGER.decide(measured(job(500.0, 2, key_groups=8)), EAGER.start())
     assert isinstance(decision, RescalePlan) and decision.tasks == (TaskSize(1, 8),)
