@@ -73,7 +73,7 @@ class Shape:
 
 
 SHAPES: Mapping[str, Shape] = {
-    "flat": Shape(Constant(BASE), 180.0, 270.0),
+    "flat": Shape(Constant(BASE), 150.0, 240.0),
     "step up": Shape(Steps([(0.0, BASE), (STEP_S, HIGH)]), 180.0, 360.0),
     "step down": Shape(Steps([(0.0, HIGH), (STEP_S, LOW)]), 225.0, 450.0, at_first=2),
     "sine": Shape(Sine(900.0, 600.0, SINE_S), 2 * SINE_S, 2 * SINE_S),
@@ -81,7 +81,7 @@ SHAPES: Mapping[str, Shape] = {
     "machine lost": Shape(Constant(BASE), 120.0, 150.0, lost_s=LOST_S, loop={"cool_down_s": 30.0}),
     "cold start": Shape(Constant(BASE), 150.0, 300.0, waits=BACKLOG),
 }
-HIGH_STEP = Shape(Steps([(0.0, BASE), (STEP_S, HIGHEST)]), 240.0, 240.0)
+HIGH_STEP = Shape(Steps([(0.0, BASE), (STEP_S, HIGHEST)]), 165.0, 165.0)
 
 
 def figures() -> Parameters:

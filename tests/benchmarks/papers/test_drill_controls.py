@@ -35,7 +35,6 @@ from tests.benchmarks.papers.drills import (
     changes,
     cores,
     drill,
-    drilled,
     instances,
     lag,
     shed_share,
@@ -109,10 +108,6 @@ def test_without_a_bound_of_steps_a_cold_start_asks_for_more_than_three_times_as
 def test_where_it_may_be_what_waited_at_the_start_is_shed(scaler: str) -> None:
     run = drill(replace(SHAPES["cold start"], of_all_s=60.0), ("qod", scaler), Options(sheds_backlog=True))
     assert lag(run)[1] > 0.9 * BACKLOG and shed_share(run, 0.0, 30.0) > 0.1
-
-
-def test_a_load_that_swings_sizes_nothing_by_who_only_sheds() -> None:
-    assert changes(drilled("sine", "placement", "qod")) == 0
 
 
 def rate_after_first_action(run: SteeredRun, scaler: str) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from penstock.benchmarks.papers.cluster_model.steered import SteeredRecord, SteeredRun
+from penstock.model.columns import Bools
 from penstock.model.plan import RescalePlan
 from penstock.scheduler.ownership import Resource
 from tests.benchmarks.papers.drilled_policies import (
@@ -84,7 +85,7 @@ def rescaled(run: SteeredRun, *scalers: str) -> Iterator[tuple[str, RescalePlan]
             yield name, record.decision.allowed
 
 
-def check_placed(run: SteeredRun, *names: str) -> None:
+def check_placed(run: SteeredRun) -> None:
     """Assert that in the end all instances run, on machines that are there."""
     last = run.records[-1].decision.snapshot
     assert last.instances.is_running.all()
@@ -92,10 +93,10 @@ def check_placed(run: SteeredRun, *names: str) -> None:
         assert (last.machines.heartbeat_age_s[last.instances.machine] < 10.0).all()
 
 
-def after(run: SteeredRun, time_s: float) -> np.ndarray:
+def after(run: SteeredRun, time_s: float) -> Bools:
     """Return which reports are later."""
     assert time_s < times(run)[-1], "the drill ends before that"
-    return times(run) > time_s
+    return np.asarray(times(run) > time_s, np.bool_)
 
 
 def is_read(run: SteeredRun, rate: float) -> bool:
@@ -115,7 +116,7 @@ def test_after_a_step_up_there_is_enough_in_time_and_shedding_ends(one: str, oth
     names = (one, other)
     run = drilled("step up", *names)
     check_one_at_a_time(run, *names)
-    check_placed(run, *names)
+    check_placed(run)
     sizing, whole = owner_of(Resource.PARALLELISM, names), owner_of(Resource.ALLOCATIONS, names)
     sheds = bool({*names} & {*KEEPS})
     assert instances(run)[~after(run, STEP_S)].max() == 1 and shed_share(run, 0.0, STEP_S) < NOTHING
@@ -162,7 +163,7 @@ def test_on_a_sine_sizes_follow_and_do_not_swing(one: str, other: str) -> None:
         assert np.count_nonzero(np.diff(cores(run))) <= 2 * periods
     if {*names} & {*KEEPS} and sizing is not None:
         (sheds,) = {*names} & {*KEEPS}
-        alone = shed_share(drilled("sine", PLACES[0], sheds), SINE_S / 2)
+        alone = shed_share(drilled("sine", sheds), SINE_S / 2)
         assert alone > 0.1 and shed_share(run, SINE_S / 2) < 0.5 * alone
 
 
@@ -183,7 +184,7 @@ def test_what_was_on_a_lost_machine_is_placed_again_and_nobody_waits_to_decide(o
     """A job always has somebody who places; it still settles after its start when the machine is lost."""
     names = tuple(dict.fromkeys((one, other, PLACES[0])))
     run = drilled("machine lost", *names)
-    check_placed(run, *names)
+    check_placed(run)
     assert all(name != "tm1" for name in _machines_used(run))
     (first, *_) = run.acted(PLACES[0])
     assert LOST_S + 10.0 < first.time_s <= LOST_S + 11.0
