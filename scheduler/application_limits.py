@@ -1,6 +1,6 @@
 """Limits on whole applications: cores, memory, heap and threads. Called by `plan_limits`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +9,8 @@ from penstock.model.columns import Floats
 from penstock.model.plan import ApplicationSize
 from penstock.scheduler.limits import OF_ALL, PlanBounds
 from penstock.scheduler.true_rates import or_nan
+
+_RESOURCES = ("cores", "heap_bytes", "memory_bytes", "threads")
 
 SAME = 1e-6
 """Two allocations are the same if they differ by no more than this part."""
@@ -28,16 +30,14 @@ def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBound
     most_cores = bounds.limits.cores_quota(machines, bounds.usable)
     most_memory = bounds.limits.memory_quota(machines, bounds.usable)
     limited: list[ApplicationSize] = []
-    sized: set[int] = set()
-    for size in requested:
+    for size in _one_of_each(requested, bounds):
         row = size.application
-        if not 0 <= row < count or row in sized:
-            bounds.refuse(f"application {row}", "cores", "there is no such application, or it is sized twice")
+        if not 0 <= row < count:
+            bounds.refuse(f"application {row}", "cores", "there is no such application")
             continue
         if bounds.is_elsewhere[row]:
             bounds.refuse(applications.name[row], "cores", "it is another job's")
             continue
-        sized.add(row)
         granted = replace(
             size,
             cores=_granted_share(size.cores, cores, row, 0.0, most_cores, "cores", bounds),
@@ -52,6 +52,21 @@ def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBound
         if granted != ApplicationSize(row):
             limited.append(granted)
     return tuple(limited)
+
+
+def _one_of_each(requested: Sequence[ApplicationSize], bounds: PlanBounds) -> Iterable[ApplicationSize]:
+    """Return one size of each application, of all that is asked for it; what is asked for twice is as at first."""
+    sizes: dict[int, ApplicationSize] = {}
+    for size in requested:
+        row = size.application
+        before = sizes.setdefault(row, size)
+        if before is size:
+            continue
+        asked = {what: getattr(size, what) for what in _RESOURCES if getattr(size, what) is not None}
+        for what in [what for what in asked if getattr(before, what) is not None]:
+            bounds.refuse(f"application {row}", what, "it is sized twice", float(asked.pop(what)))
+        sizes[row] = replace(before, **asked)
+    return sizes.values()
 
 
 def _granted_share(

@@ -236,10 +236,14 @@ def test_who_has_more_threads_than_the_quota_keeps_them() -> None:
     assert planned(fewer, limits=PlanLimits(most_instances=4)) is fewer
 
 
-def test_who_is_sized_twice_is_sized_once() -> None:
-    twice = RescalePlan("", applications=(ApplicationSize(0, heap_bytes=5 * GB), ApplicationSize(0, memory_bytes=1e9)))
-    cut = planned(twice)
-    assert isinstance(cut, RescalePlan) and cut.applications == twice.applications[:1]
+def test_sizes_of_one_application_are_one_and_what_is_sized_twice_is_as_at_first() -> None:
+    heap, memory, more = ApplicationSize(0, heap_bytes=5 * GB), ApplicationSize(0, memory_bytes=1e9), 2e9
+    cut = planned(RescalePlan("", applications=(heap, memory)))
+    assert isinstance(cut, RescalePlan) and cut.applications == (ApplicationSize(0, heap_bytes=1e9, memory_bytes=1e9),)
+    assert "heap: it lies within the memory" in cut.reason
+    twice = planned(RescalePlan("", applications=(memory, ApplicationSize(0, memory_bytes=more, threads=4))))
+    assert isinstance(twice, RescalePlan) and "it is sized twice" in twice.reason
+    assert twice.applications == (replace(memory, threads=4),)
 
 
 def test_what_is_shed_is_a_part_and_moves_go_where_there_is_room() -> None:

@@ -151,12 +151,13 @@ def no_wish_for_more_takes(plan: RescalePlan, decision: RescalePlan, snapshot: C
     asked = {size.task: size for size in reversed(plan.tasks)}
     for size in decision.tasks:
         assert size.parallelism >= now[size.task] or asked[size.task].parallelism < now[size.task]
-    wished = {given.application: given for given in reversed(plan.applications)}
     columns = plausible_snapshot(snapshot, None, DEFAULT.lost_after_s).applications
     for given in decision.applications:
         for name in ("cores", "memory_bytes", "threads"):
-            got, wish, has = getattr(given, name), getattr(wished[given.application], name), getattr(columns, name)
-            if got is not None and has is not None and wish > has[given.application]:
+            got, has = getattr(given, name), getattr(columns, name)
+            own = [getattr(each, name) for each in plan.applications if each.application == given.application]
+            wish = next((each for each in own if each is not None), None)
+            if got is not None and has is not None and wish is not None and wish > has[given.application]:
                 # Threads are whole, a mean of them may not be.
                 assert got >= (np.floor(has[given.application]) if name == "threads" else has[given.application]), name
 

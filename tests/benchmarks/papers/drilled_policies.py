@@ -40,12 +40,9 @@ SECONDS: Mapping[str, Mapping[str, Any]] = {
 
 
 GROWS_S: Mapping[str, float] = {"sage": 90.0, "sage-at-once": 90.0}
-SHRINKS_S: Mapping[str, float] = {"autoscaler": 60.0, "sage": 360.0, "sage-at-once": 360.0}
+SHRINKS_S: Mapping[str, float] = {"autoscaler": 60.0, "flink-er": 60.0, "sage": 360.0, "sage-at-once": 360.0}
 """Windows of evidence, after which a scaler acts at one of its next looks; of Sage that for cores and that for threads
 together, and two for less, as the first may have the load before in it."""
-
-KEEPS_ALL: Mapping[str, str] = {"flink-er": "its paper adds instances where flow is cut, and takes none away"}
-"""Scalers that never give an instance back, and why."""
 
 WITHOUT_DRILL: Mapping[str, str] = {
     "sic": "task managers drop what waits there four times a second, of which the simulated cluster has nothing; "
@@ -170,7 +167,9 @@ def job_loop(names: Sequence[str], options: Options = AS_IT_IS) -> ControlLoop:
     items += [
         Steering(name, who_places(control), role_of(name), EVERY_S[Level.START]) for name in names if name in PLACES
     ]
-    return replace(JobLoop(tuple(items), None).loop, **{"actuators": frozenset(Resource), **options.loop})
+    # Nobody tells the loop of a machine that is lost but its silence.
+    as_here = {"actuators": frozenset(Resource), "is_told_losses": False, **options.loop}
+    return replace(JobLoop(tuple(items), None).loop, **as_here)
 
 
 def due_s(name: str, names: Sequence[str], windows: Mapping[str, float]) -> float:

@@ -14,7 +14,6 @@ from penstock.model.errors import OptionError
 from penstock.model.plan import RescalePlan
 from tests.benchmarks.papers.drilled_policies import (
     GROWS_S,
-    KEEPS_ALL,
     SCALERS,
     SECONDS,
     SHRINKS_S,
@@ -47,7 +46,7 @@ pytestmark = pytest.mark.slow
 def test_each_policy_is_in_a_pair_and_what_is_said_of_some_is_of_those_there_are() -> None:
     assert {name for pair in legal_pairs() for name in pair} == {*OWNS}
     assert all({name for pair in representatives(shape) for name in pair} == {*OWNS} for shape in SHAPES)
-    assert {*GROWS_S} | {*SHRINKS_S} | {*KEEPS_ALL} | {*SECONDS} <= {*SCALERS}
+    assert {*GROWS_S} | {*SHRINKS_S} | {*SECONDS} <= {*SCALERS}
     assert {*WITHOUT_DRILL} == {*SHED} - {*KEEP_POLICIES, NOBODY} and all(WITHOUT_DRILL.values())
 
 

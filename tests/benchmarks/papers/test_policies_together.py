@@ -17,7 +17,6 @@ from penstock.scheduler.ownership import Resource
 from tests.benchmarks.papers.drilled_policies import (
     GROWS_S,
     KEEPS,
-    KEEPS_ALL,
     PLACES,
     SHRINKS_S,
     due_s,
@@ -142,7 +141,7 @@ def test_after_a_step_down_what_is_not_needed_is_given_back(one: str, other: str
     sizing, whole = owner_of(Resource.PARALLELISM, names), owner_of(Resource.ALLOCATIONS, names)
     assert (instances(run)[~after(run, STEP_S)] == 2).all() and is_read(run, LOW)
     assert shed_share(run, WARM_S) < NOTHING
-    if sizing is None or sizing in KEEPS_ALL:
+    if sizing is None:
         assert (instances(run) == 2).all()
     else:
         assert (instances(run)[after(run, STEP_S + due_s(sizing, names, SHRINKS_S))] == 1).all()
