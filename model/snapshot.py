@@ -87,6 +87,7 @@ class QueryColumns(Columns):
 class MachineColumns(Columns):
     """Machines on which instances may run. ``cpu_percent``: of all processes, foreign ones too, 100 for a core.
 
+    ``rest_percent`` of the time its loop rests, as it has used up the cores that it may use.
     ``network_bytes`` by purpose; ``network_limit_bytes`` is what the link carries in a second. ``heartbeat_age_s``
     since its last heartbeat: a lost machine stays a row while instances ran on it.
     """
@@ -94,6 +95,7 @@ class MachineColumns(Columns):
     name: Names
     cores: Floats
     cpu_percent: Floats | None = None
+    rest_percent: Floats | None = None
     resident_bytes: Floats | None = None
     memory_limit_bytes: Floats | None = None
     out_of_memory_kills: Floats | None = None

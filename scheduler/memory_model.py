@@ -188,7 +188,8 @@ def estimated_model(
     ``hit_ms``: latency of a get that hits, None if unknown. By task: ``observations``, this window included, and the
     ``growth`` g. The rate to be carried is the arrival rate.
     """
-    task = np.flatnonzero(snapshot.tasks.is_stateful).astype(np.int32)
+    # State that has no budget, as it lies by no keys, is in memory whole.
+    task = np.flatnonzero(snapshot.tasks.is_stateful & (access.managed_bytes != 0)).astype(np.int32)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost_s = (rates.parallelism / rates.true_rate)[task]
         gets = (access.gets / rates.rate_in)[task]

@@ -33,7 +33,7 @@ _SUMS: Mapping[str, frozenset[str]] = {
     "services": frozenset({"calls", "errors", "retries"}),
 }  # fmt: skip
 _MEANS: Mapping[str, frozenset[str]] = {
-    "machines": frozenset({"cpu_percent"}),
+    "machines": frozenset({"cpu_percent", "rest_percent"}),
 }
 _OF_ROWS = ("get_p90_ms", "put_ms", "emit_latency_ms")
 """Figures of instances that are of the rows which were worked on; a window without any has none."""

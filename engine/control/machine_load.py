@@ -49,6 +49,12 @@ class MachineWindow:
     cpu_percent: float
     busy_percent: float
 
+    @property
+    def rest_percent(self) -> float:
+        """Of the time its loop rested between them, as it had used up the CPU that it may use."""
+        rest_ns = self.after.throttled_ns - self.before.throttled_ns
+        return PERCENT * rest_ns / (self.after.time_ns - self.before.time_ns)
+
     @classmethod
     def between(cls, before: MachineReading | None, after: MachineReading) -> "MachineWindow | None":
         """Return the window between two readings; None: there is none, or they are not of the same cores."""
@@ -125,6 +131,7 @@ def machine_columns(
         tuple(rows),
         cores=np.array([1.0] * len(names) + [0.0] * len(elsewhere)),
         cpu_percent=_unless_missing(percent),
+        rest_percent=_unless_missing([windows[name].rest_percent if name in windows else np.nan for name in rows]),
         resident_bytes=_unless_missing(resident),
         memory_limit_bytes=_unless_missing([limits.get(name, np.nan) for name in rows]),
         heartbeat_age_s=_unless_missing([silent_s.get(name, np.nan) for name in rows]),

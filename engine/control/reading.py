@@ -25,7 +25,7 @@ from penstock.engine.control.task_layout import Numbers, TaskLayout
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.build import Build
 from penstock.engine.jobs.running_memory import RunningMemory
-from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.plan.planner import lies_by_key
 from penstock.model.columns import Bools, Floats, Names
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
@@ -253,7 +253,7 @@ def _budgets(graph: ExecutionGraph, options: LoopOptions, changed: Mapping[str, 
     for task in graph.tasks:
         # As the builder deals them out: never fewer than instances.
         groups.append(max(options.key_groups, task.parallelism))
-        keyed = [node.name for operator in task.operators if descriptor_of((node := graph.node(operator)).spec).keyed]
+        keyed = [node.name for operator in task.operators if lies_by_key(graph, node := graph.node(operator))]
         for budgets, own in ((now, changed), (first, dict[str, int | None]())):
             sizes = [own.get(name, options.state_bytes) for name in keyed]
             is_bounded = all(size is not None for size in sizes) or not is_stateful(graph, task)

@@ -274,6 +274,16 @@ def test_a_task_that_only_writes_gets_ds2s_instances_and_no_more_memory() -> Non
     assert size.managed_bytes is not None and size.managed_bytes <= BASE_BYTES
 
 
+def test_state_that_lies_by_no_keys_has_no_budget_and_hides_no_other() -> None:
+    world, _ = drawn(1)
+    job = world.at(1, BASE_BYTES, 1e5)
+    whole = replace(job.tasks[2], is_stateful=True, managed=0.0, hits=np.nan, misses=np.nan, get_ms=np.nan)
+    beside = replace(job, tasks=[*job.tasks[:2], whole])
+    plan, _ = POLICY.decide(measured(beside, 1000.0, 120.0), ChoiceMemory())
+    assert size_of(plan) == size_of(POLICY.decide(measured(job, 1000.0, 120.0), ChoiceMemory())[0]) is not None
+    assert isinstance(plan, RescalePlan) and all(size.managed_bytes is None for size in plan.tasks if size.task == 2)
+
+
 @pytest.mark.parametrize("column", ["cache_hits", "get_ms", "flush_stall_ns", "managed_bytes", "core_wait_ns"])
 def test_what_was_not_measured_is_said(column: str) -> None:
     world, _ = drawn(1)

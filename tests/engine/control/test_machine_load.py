@@ -57,6 +57,7 @@ def test_the_load_of_a_machine_is_what_is_foreign_and_what_its_instances_take() 
     # Of its own 90% only 30% are of instances that stay. Nobody has read of the second, and the caller takes none.
     np.testing.assert_allclose(columns.cpu_percent, [40.0, np.nan, np.nan])  # type: ignore[arg-type]
     np.testing.assert_allclose(columns.heartbeat_age_s, [0.5, 2.0, np.nan])  # type: ignore[arg-type]
+    assert columns.rest_percent is not None and columns.rest_percent[:1].tolist() == [0.0]
     assert columns.memory_limit_bytes is None and columns.network_data_bytes is None
     assert machine_columns(["tm-0"], [], {}, {}, {}).cpu_percent is None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import penstock as ps
 from penstock.engine.control.cluster_snapshot import cluster_snapshot
 from penstock.engine.control.part_reading import PartReading, read_part
 from penstock.engine.control.reading import Reading, ReadingMerger
@@ -23,6 +24,18 @@ MACHINES = MachineColumns(MANAGERS, np.array([1.0, 1.0]))
 GRAPH = graph()
 NAMES = [name for task in GRAPH.tasks for name in GRAPH.instances(task)]
 APART = ("tm-0", "tm-1", "tm-0", "tm-1")
+
+
+def test_state_that_lies_by_no_keys_has_no_budget() -> None:
+    job = ps.Job()
+    rows = ps.read_memory([{"key": 1}], job=job).name("rows")
+    rows.key_by("key").agg(n=ps.count()).name("by key").write_black_hole(mode="changelog")
+    rows.agg(n=ps.count()).name("in all").write_black_hole(mode="changelog")
+    plan = job.plan(2)
+    read = ReadingMerger(plan, replace(OPTIONS, state_bytes=4 << 20)).merge(SECOND_NS, {})
+    named = {plan.name(task).split(" -> ")[0]: task.id for task in plan.tasks}
+    budgets = {name: read.state_budget[read.layout.first[task]] for name, task in named.items()}
+    assert budgets["by key"] == 4 << 20 and budgets["in all"] == 0.0
 
 
 def half(whole: PartReading, number: int) -> PartReading:
