@@ -66,14 +66,15 @@ class Columns:
 
     @classmethod
     def from_dict(cls, columns: Mapping[str, Any]) -> Self:
-        """Return the columns that `as_dict` returned.
+        """Return the columns that `as_dict` returned, of an earlier version as well: what it did not have is None.
 
         Raises:
-            ValueError: a column is missing or unknown, or holds something else.
+            ValueError: a column is unknown, or missing that is not optional, or holds something else.
         """
         kinds = _column_types(cls)
-        if kinds.keys() != columns.keys():
-            missing, unknown = sorted(kinds.keys() - columns.keys()), sorted(columns.keys() - kinds.keys())
+        missing = sorted(name for name, (_, is_optional) in kinds.items() if not is_optional and name not in columns)
+        unknown = sorted(columns.keys() - kinds.keys())
+        if missing or unknown:
             raise ValueError(f"{cls.__name__} of another schema: missing {missing}, unknown {unknown}")
         try:
             return cls(**{name: tuple(v) if kinds[name][0] is None else v for name, v in columns.items()})

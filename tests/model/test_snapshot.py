@@ -66,6 +66,12 @@ def test_another_schema_is_refused() -> None:
         from_bytes(bytes(packed))
 
 
+def test_what_an_earlier_version_did_not_have_was_not_measured() -> None:
+    earlier = without(MachineColumns(("a",), [1.0], cpu_percent=[3.0], rest_percent=[2.0]), "rest_percent")
+    read = MachineColumns.from_dict(earlier)
+    assert read.rest_percent is None and read.cpu_percent is not None and read.cpu_percent.tolist() == [3.0]
+
+
 def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(ValueError, match=r"differ in length: {'name': 1, 'cores': 2}"):
         MachineColumns(("a",), [1.0, 2.0])
