@@ -98,8 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
     except OptionError as error:
         parser.error(str(error))
-    log = run.folder / ACTIONS
-    found = lines(Recorded([*ticks_of(log)], [*wholes_of(log)], plan_of(steady_case(60.0))), CONTROL)
+    found = lines(seen_of(run), CONTROL)
     with (arguments.out / "policies.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(line)) + "\n" for line in found)
     show(run, found)
@@ -182,19 +181,25 @@ def looks_of(policy: str, run: SeenRun) -> int:
 
 
 def actions(run: SeenRun) -> list[str]:
-    """Return what was begun or moved once the job was warm, each with when and why."""
+    """Return what was begun or moved once the job was warm and while its load lasted, each with when and why."""
     log, at_s, begun = run.folder / ACTIONS, dict[int, float](), list[str]()
+    end_s = load_end_s(run)
+
+    def is_of_load(time_s: float) -> bool:
+        """Return whether the job was warm and its load went on; also of a snapshot that is not in the log."""
+        return WARM_UP_S <= time_s <= end_s or time_s == math.inf
+
     for entry in read_log(log):
         if entry.kind is EntryKind.DECISION and entry.content["decision"]["kind"] == Placement.__name__:
             time_s = at_s.get(entry.content["snapshot"], math.inf)
-            if time_s >= WARM_UP_S and entry.content["decision"]["moves"]:
+            if is_of_load(time_s) and entry.content["decision"]["moves"]:
                 begun.append(f"at {time_s:.0f} s {entry.content['decision']['reason']}")
         if entry.kind is EntryKind.SNAPSHOT:
             seen = entry.content["content"]
             at_s[seen["number"]] = float(seen["time_s"])
         if entry.kind is EntryKind.RESULT and _is_action(entry.content):
             time_s = at_s.get(entry.content["snapshot"], math.inf)
-            if time_s >= WARM_UP_S:
+            if is_of_load(time_s):
                 begun.append(f"at {time_s:.0f} s {entry.content['detail']}")
     return begun
 
@@ -207,6 +212,18 @@ def _is_action(result: Mapping[str, Any]) -> bool:
 def recorded(steady: RealCase, folder: Path) -> SeenRun:
     """Return a run, which is made if it is not there."""
     return SeenRun(run_case(steady, folder, lambda text: print(text, file=sys.stderr)).parent)
+
+
+def seen_of(run: SeenRun) -> Recorded:
+    """Return what was seen of a job while its load lasted."""
+    log, end_s = run.folder / ACTIONS, load_end_s(run)
+    ticks, wholes = ([each for each in of(log) if each.time_s <= end_s] for of in (ticks_of, wholes_of))
+    return Recorded(ticks, wholes, plan_of(steady_case(60.0)))
+
+
+def load_end_s(run: SeenRun) -> float:
+    """Return when the load of a run ends, by the time of its snapshots."""
+    return run.bounds[-1][1] - run.job_begun_s
 
 
 def is_calm(found: Sequence[PolicyLine]) -> bool:

@@ -115,9 +115,7 @@ def test_a_job_is_recorded_and_decided_on(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_what_an_acting_policy_begins_once_the_job_is_warm_is_counted(tmp_path: Path) -> None:
-    class Ran:
-        folder = tmp_path
-
+    ran: Any = SimpleNamespace(folder=tmp_path, bounds=[(0.0, 100.0)], job_begun_s=-25.0)
     (tmp_path / "job").mkdir()
     with ActionLog(tmp_path / ACTIONS, durable=False) as log:
         for time_s, outcome, detail in (
@@ -126,14 +124,16 @@ def test_what_an_acting_policy_begins_once_the_job_is_warm_is_counted(tmp_path: 
             (WARM_UP_S + 20, "begun", {"expected": "more"}),
             (WARM_UP_S + 25, "applied", {"sources": {"lines": 1.0}}),
             (WARM_UP_S + 30, "applied", {"sources": {"lines": 0.5}}),
+            # The load has ended.
+            (WARM_UP_S + 66, "begun", {}),
         ):
             snapshot = replace(second(int(time_s)), time_s=time_s)
             log.snapshot(snapshot)
             log.result(snapshot, "ds2", outcome, detail)
-    done = actions(Ran())  # type: ignore[arg-type]
+    done = actions(ran)
     assert [line.partition(" s ")[0] for line in done] == ["at 80", "at 90"]
     assert "more" in done[0] and "0.5" in done[1]
-    assert looks_of("ds2", Ran()) == 0  # type: ignore[arg-type]
+    assert looks_of("ds2", ran) == 0
 
 
 def test_instances_that_are_placed_or_moved_later_are_actions(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_instances_that_are_placed_or_moved_later_are_actions(tmp_path: Path) ->
             log.decision(snapshot, "qod", NoChange("it fits"))
         log.decision(snapshot, "placement", Placement((), "nothing to place"))
         log.result(snapshot, "qod", "applied", {"sources": {}, "moved": {"counts[0]": {"took_ms": 3.0}}})
-    ran: Any = SimpleNamespace(folder=tmp_path)
+    ran: Any = SimpleNamespace(folder=tmp_path, bounds=[(0.0, 100.0)], job_begun_s=0.0)
     assert [line.partition(" s ")[0] for line in actions(ran)] == ["at 61", "at 62", "at 62"]
     # The warm-up does not count.
     assert (looks_of("qod", ran), looks_of("placement", ran)) == (2, 3)
@@ -170,7 +170,7 @@ def test_who_acts_in_vain_and_who_is_not_seen_are_told_with_the_number_of_looks(
 ) -> None:
     (tmp_path / "job").mkdir()
     case = acting_case(600.0, "autoscaler")
-    ran: Any = SimpleNamespace(folder=tmp_path, case=asdict(case), bounds=[(0.0, 600.0)])
+    ran: Any = SimpleNamespace(folder=tmp_path, case=asdict(case), bounds=[(0.0, 600.0)], job_begun_s=0.0)
 
     def look(*times_s: float, outcome: str = "") -> None:
         with ActionLog(tmp_path / ACTIONS, durable=False) as log:
