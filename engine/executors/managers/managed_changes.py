@@ -15,7 +15,7 @@ from penstock.engine.executors.managers.places import Places
 from penstock.engine.executors.managers.retired import Retired
 from penstock.engine.jobs.adoption import Adopt
 from penstock.engine.jobs.attempt import AttemptContext, LiveDone, Struck
-from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics
 from penstock.engine.moves.held_state import HeldState, StateBytes
 from penstock.engine.moves.live_changes import LiveChange
 from penstock.engine.moves.under_way import key_group_counts
@@ -79,15 +79,26 @@ class ManagedChanges:
         return begin_behind
 
     def shown(self, metrics: JobMetrics, places: Places) -> JobMetrics:
-        """Return metrics with where instances are, what they have, and what moves; from any thread."""
-        counts = key_group_counts(self._moves.graph, dict(self._moves.owners))
+        """Return metrics with where instances are, what they have, and what moves; from any thread.
+
+        A task manager that an instance has left may say its last figures yet, beside those of where it is.
+        """
+        graph = self._moves.graph
+        counts = key_group_counts(graph, dict(self._moves.owners))
+        there = {name for task in graph.tasks for name in graph.instances(task)}
+        latest: dict[str, InstanceMetrics] = {}
+        for item in metrics.instances:
+            name = instance_name(item.task, item.instance)
+            known = latest.get(name)
+            if name in there and (known is None or item.time.wall_ns < known.time.wall_ns):
+                latest[name] = item
         instances = tuple(
             replace(
                 item,
-                task_manager=places.get(instance_name(item.task, item.instance)),
+                task_manager=places.get(name),
                 key_groups=counts(item.task, item.instance),
             )
-            for item in metrics.instances
+            for name, item in latest.items()
         )
         change = self._growth.under_way() or self._moves.under_way()
         return replace(metrics, instances=instances, moves=self._moves.totals(), change=change)

@@ -51,6 +51,9 @@ def test_nothing_begins_anew(tmp_path: Path) -> None:
     read(job, handle, 2_400)
     assert handle.rescale("per key", 3).live
     read(job, handle, 3_200)
+    # Nobody that has gone is among them.
+    told = [(each.task, each.instance) for each in handle.metrics().instances]
+    assert sorted({*told}) == sorted(told) and sum(task.startswith("per key") for task, _ in told) == 3
     assert instances_by_name(running(handle).graph)["per key"] == 3
     job.give(ROWS)
     metrics = handle.wait()
