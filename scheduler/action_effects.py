@@ -159,7 +159,7 @@ def parts_of(decision: Decision, figures: Figures) -> dict[tuple[str, int], Chan
         for place, given in enumerate(decision.applications):
             parts["applications", place] = figures.allocation(given.application, _allocated(given))
         for place, need in enumerate(decision.cores):
-            if need.spreads:
+            if need.spreads and not any(_resizes(size, need.application, figures) for size in decision.tasks):
                 kind = f"on {ceil(need.cores)} cores"
                 parts["cores", place] = figures.allocation(need.application, kind, "task managers")
     elif isinstance(decision, ShedPlan):
@@ -168,6 +168,11 @@ def parts_of(decision: Decision, figures: Figures) -> dict[tuple[str, int], Chan
             task, number = int(of.task[move.instance]), int(of.number[move.instance])
             parts["moves", place] = figures.change(task, f"to {machines[move.machine]}", "machine", number)
     return parts
+
+
+def is_spread(change: Change) -> bool:
+    """Return whether a change is that instances lie on so many cores."""
+    return change.kind.startswith("on ") and change.kind.endswith(" cores")
 
 
 def expectations(decision: Decision, figures: Figures) -> tuple[Expectation, ...]:

@@ -173,7 +173,8 @@ class Autoscaler:
         if self.cores_margin == float("inf"):
             return ()
         short = short_applications(snapshot, needs.rates, needs.target)
-        needed = instances_needed(needs.target, needs.true_rate, needs.rates.parallelism)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed = instances_needed(needs.target, needs.true_rate, needs.rates.parallelism)
         return core_needs(core_loads(snapshot, needed), sizes, may_act & short, self.cores_margin)
 
     def _with_catch_up_rate(self, history: TaskHistory, needs: _Needs, task: int) -> TaskHistory:

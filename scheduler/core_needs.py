@@ -147,7 +147,8 @@ def _spread_over(loads: CoreLoads, own: NDArray[np.int64], total: float, margin:
 def _count(units: Floats, total: float, margin: float) -> int:
     """Return the least number of cores on which none has more than it carries with a margin, but for a single unit."""
     bound, most = max(1 / (1 + margin), float(units.max())), len(units)
-    least = max(1, min(int(np.ceil(total - 1e-9)), most))
+    # What is needed may be without end: of a task whose rows are said to take forever.
+    least = max(1, int(min(np.ceil(total - 1e-9), most)))
     return next((count for count in range(least, most) if _levelled(units, count).max() <= bound), most)
 
 

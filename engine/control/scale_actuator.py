@@ -196,6 +196,12 @@ class ScaleActuator:
                 self._managers.resize(order.managers)
         if order.asked is None:
             if len(known.warm) >= order.managers or now_ns >= order.until_ns:
+                if sizes.spreads and len(known.warm) < order.managers:
+                    self._managers.resize(max(len(known.warm), 1))
+                    raise OptionError(
+                        f"no more than {len(known.warm)} task managers came of {order.managers}: instances stay where "
+                        "they are"
+                    )
                 keeps = not sizes.parallelism
                 order.asked = self._rescales.ask(sizes.parallelism, sizes.loads, keeps=keeps).answer
             return None

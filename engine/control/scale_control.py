@@ -26,6 +26,7 @@ from penstock.model.key_groups import Owners
 from penstock.model.plan import RescalePlan
 from penstock.model.scaling_status import ScalingStatus
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.action_effects import is_spread
 from penstock.scheduler.control_loop import Steering
 from penstock.scheduler.loop_state import Effect, LoopDecision
 from penstock.scheduler.ownership import Resource, is_empty
@@ -206,8 +207,8 @@ class ScaleControl:
         in_vain: Collection[str] = ()
         if result.failure is not None:
             changes = [change for action in self._loop.state.in_flight for change in action.changes]
-            # What cannot be handed out so is not tried again as things are; whoever decides may size instead.
-            if all(change.kind in HANDED_OUT for change in changes):
+            # What cannot be handed out or spread so is not tried again as things are; whoever decides may size instead.
+            if all(change.kind in HANDED_OUT or is_spread(change) for change in changes):
                 in_vain = {change.subject for change in changes}
         self._loop.ended(now_ns, is_done=result.failure is None, in_vain=in_vain)
         if self._log is not None and self._acted_on is not None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.control.steering import OF_A_JOB, steering
-from penstock.model.plan import CoreNeed, Decision, NoChange, RescalePlan, as_dict
+from penstock.model.plan import CoreNeed, Decision, NoChange, RescalePlan, TaskSize, as_dict
 from penstock.model.snapshot import ClusterSnapshot, EdgeColumns, MachineColumns, PartitionColumns
 from penstock.scheduler.core_needs import busiest_share, core_loads, core_needs, spread_share
 from penstock.scheduler.ds2 import Ds2
@@ -108,6 +108,12 @@ def test_sizes_come_with_the_cores_that_all_need(name: str) -> None:
     one, _ = policy.decide(replace(shared(), time_s=1e5), policy.start())
     assert isinstance(one, RescalePlan) and {size.parallelism for size in one.tasks} <= {1}
     assert one.cores == decision.cores and "refused: job/t0 parallelism: its partitions" in one.reason
+
+
+def test_a_need_without_end_is_a_core_for_each_instance() -> None:
+    loads = core_loads(shared(), np.array([0.8, np.inf, 0.8]))
+    (need,) = core_needs(loads, [TaskSize(1, 2)], np.array([True]), 0.1)
+    assert need.cores <= 4
 
 
 def test_papers_policies_ask_for_no_cores() -> None:

@@ -171,6 +171,8 @@ def _machines(cluster: Cluster, window: ReportWindow, count: int, blur: _Blur) -
         tuple(item.name for item in specs),
         floats([item.cores for item in specs]),
         cpu_percent=blur(100 * counted.machine_cpu_s[first] / window.window_s, missing),
+        # A machine here is no loop that could rest; an application's throttling is its own column.
+        rest_percent=np.full(len(specs), np.nan),
         resident_bytes=blur(window.report.machine_resident[first], missing),
         memory_limit_bytes=floats([item.memory_bytes for item in specs]),
         out_of_memory_kills=counted.machine_kills[first],

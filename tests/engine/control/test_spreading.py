@@ -113,6 +113,29 @@ def test_instances_that_share_a_loop_get_others_and_then_are_left_alone(tmp_path
     assert effects[0]["observed"] == pytest.approx(0.5, abs=0.05)
 
 
+class Alone(Spread):
+    """The same job on a machine, or in a cluster, that has no other task manager to give."""
+
+    def turn(self) -> None:
+        while (order := self.managers.take()) is not None:
+            self.resized.append(order.wanted)
+            self.managers.tell(TaskManagers(order.wanted, self.names, warm=self.names))
+        assert self.rescales.take() is None, "it would begin anew for nothing"
+
+
+def test_where_no_task_manager_comes_nothing_begins_anew_and_it_is_not_tried_again(tmp_path: Path) -> None:
+    running = Alone()
+    control = started(running, tmp_path, "ds2", 8)
+    running.live(control, range(1, 400))
+    control.close()
+    status = control.scaling_status()
+    assert status is not None and status.changes == 0, status
+    assert running.resized == [2, 1]
+    entries = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
+    (failed,) = [it for it in entries if it["kind"] == "result" and it["outcome"] == "failed"]
+    assert failed["detail"]["failure"].startswith("no more than 1 task managers came of 2")
+
+
 def test_without_another_core_the_quota_is_said(tmp_path: Path) -> None:
     running = Spread()
     control = started(running, tmp_path, "ds2", 1)
