@@ -95,7 +95,6 @@ class MachineColumns(Columns):
     name: Names
     cores: Floats
     cpu_percent: Floats | None = None
-    rest_percent: Floats | None = None
     resident_bytes: Floats | None = None
     memory_limit_bytes: Floats | None = None
     out_of_memory_kills: Floats | None = None
@@ -106,6 +105,7 @@ class MachineColumns(Columns):
     network_checkpoint_bytes: Floats | None = None
     network_other_bytes: Floats | None = None
     heartbeat_age_s: Floats | None = None
+    rest_percent: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
