@@ -101,7 +101,8 @@ class _Order:
     """Sizes on their way, and until when task managers for them are waited for.
 
     ``moves``: those that were asked for, None: none yet. ``has_fallen``: memory that falls has. ``managers``: how many
-    there are to be, None: nobody was asked for them yet; ``asked`` None: they are waited for.
+    there are to be, None: nobody was asked for them yet, and ``before`` how many there were to be until then; ``asked``
+    None: they are waited for.
     """
 
     sizes: SizeOrder
@@ -109,6 +110,7 @@ class _Order:
     moves: "list[AskedMove] | None" = None
     has_fallen: bool = False
     managers: int | None = None
+    before: int = 1
     asked: "Future[RescaleSummary] | None" = None
 
 
@@ -192,12 +194,13 @@ class ScaleActuator:
             order.managers = sizes.managers or (
                 known.wanted if self._cores is None else sizes.task_managers(self._cores, known.wanted)
             )
+            order.before = known.wanted
             if order.managers > known.wanted:
                 self._managers.resize(order.managers)
         if order.asked is None:
             if len(known.warm) >= order.managers or now_ns >= order.until_ns:
                 if sizes.spreads and len(known.warm) < order.managers:
-                    self._managers.resize(max(len(known.warm), 1))
+                    self._managers.resize(order.before)
                     raise OptionError(
                         f"no more than {len(known.warm)} task managers came of {order.managers}: instances stay where "
                         "they are"
