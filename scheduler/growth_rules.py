@@ -77,9 +77,11 @@ class CpuUp(Rule):
         used_up = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) & ~_keeps_up(window, limits)
         fires = used_up | _is_throttled(window, limits)
         with np.errstate(invalid="ignore"):
-            needed = cores_needed(window, limits, 0.0) + cores_to_catch_up(window, limits)
-            # What is needed is told by the rows that come and what a row has cost; unknown, it says nothing.
-            most = np.where(np.isnan(needed), np.inf, needed * (1 + limits.margin))
+            needed, behind = cores_needed(window, limits, 0.0), cores_to_catch_up(window, limits)
+            # The margin works off what waits: cores beyond it would not be needed once that is done.
+            most = np.maximum(needed * (1 + limits.margin), needed + behind)
+            # What is needed follows from the rows that come and what a row has cost; unknown, it says nothing.
+            most = np.where(np.isnan(most), np.inf, most)
         is_enough = most <= cores
         return SizingProposal(np.asarray(fires & ~is_enough, np.bool_), np.minimum(cores * limits.growth, most))
 

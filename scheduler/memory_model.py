@@ -30,6 +30,8 @@ HIT_SHARE = 0.5
 """The assumed cost of a hit, as a share of an access, until windows with different miss rates show it."""
 MISSES_LEAST = 0.01
 """The smallest share of misses from which their cost can be estimated."""
+MISSES_BEYOND, MISSES_TRIED = 2.0, 0.05
+"""No size is chosen at which more accesses miss than so many times the most that were seen, or this share of all."""
 GROWTH_MOST = 2.0
 """The upper bound of the expected growth factor of state."""
 
@@ -41,7 +43,7 @@ class TaskObservations:
     ``flush_s_bytes``: the largest stall * memtable. ``weight``, ``misses``, ``latencies``, ``squares``, ``products``:
     sums over windows, of which older ones count less, of 1, x, y, x * x and x * y, where x is the miss rate and y the
     latency of an access (ms). ``state_bytes`` was the size at ``time_s``. ``free_in``: the rate (rows/s) that
-    had to enter when no source was last held back.
+    had to enter when no source was last held back. ``most_missed``: the largest miss rate of a window.
     """
 
     flush_s_bytes: float = 0.0
@@ -53,6 +55,7 @@ class TaskObservations:
     state_bytes: float = float("nan")
     time_s: float = float("nan")
     free_in: float = float("nan")
+    most_missed: float = 0.0
 
     def with_window(self, miss: float, latency_ms: float) -> "TaskObservations":
         """Return the observations with one more window; NaN: not measured, or nothing was read."""
@@ -65,6 +68,7 @@ class TaskObservations:
             latencies=DECAY * self.latencies + latency_ms,
             squares=DECAY * self.squares + miss * miss,
             products=DECAY * self.products + miss * latency_ms,
+            most_missed=max(self.most_missed, miss),
         )
 
     def miss_s(self, hit_ms: float | None) -> float:
@@ -92,7 +96,8 @@ class MemoryModel:
     ``flush_s_bytes``: the largest stall * memtable observed. ``served``: hit rate by buckets that fit, one column
     each. ``useful``: e, with which the present hit rate is what was measured (indexes and filters take their part of a
     cache, distances are sampled). ``growth``: g >= 1, of the state until its size can next be changed. ``wanted``:
-    the rate (rows/s) to be carried.
+    the rate (rows/s) to be carried. ``most_missed``: the largest miss rate at which the cost of a miss is taken for
+    what was seen, at least that of now.
     """
 
     task: Ints
@@ -107,6 +112,7 @@ class MemoryModel:
     useful: Floats
     growth: Floats
     wanted: Floats
+    most_missed: Floats
 
     def miss_rate(self, parallelism: Floats, managed: Floats) -> Floats:
         """Return miss(p, m) = 1 - hit(e * cache(m) * p / (g * p0)), for tables of tasks x choices.
@@ -126,7 +132,8 @@ class MemoryModel:
 
         c0      useful time of a row but for misses and stalls (s)
         a       accesses to state for a row
-        t_miss  extra cost of a miss over a hit (s); where none was observed, more misses than now are never chosen
+        t_miss  extra cost of a miss over a hit (s), up to ``most_missed``; beyond that the cost is infinite, as a store
+                whose buckets come and go all the time pays more for each
         s, w0   flush stalls of a row (s) at the present memtable (bytes); w(m) is that of the budget m
         """
         return self._fixed_s(managed) + self._missed_s(self.miss_rate(parallelism, managed))
@@ -140,13 +147,9 @@ class MemoryModel:
         return self.own_s[:, None] + np.maximum(stalled, smaller)
 
     def _missed_s(self, misses: Floats) -> Floats:
-        """Return a * miss * t_miss."""
-        missed = (self.gets * self.miss_s)[:, None] * misses
-        unseen = np.isnan(self.miss_s)
-        if unseen.any():
-            now = self.miss_rate(self.parallelism[:, None], self.managed_bytes[:, None])
-            missed = np.where(unseen[:, None], np.where(misses > now + 1e-9, np.inf, 0.0), missed)
-        return missed
+        """Return a * miss * t_miss; infinite beyond ``most_missed``."""
+        missed = np.where(np.isnan(self.miss_s), 0.0, self.gets * self.miss_s)[:, None] * misses
+        return np.where(misses > self.most_missed[:, None] + 1e-9, np.inf, missed)
 
     def instances_needed(self, managed: Floats, most: Floats) -> Floats:
         """Return the least p <= most with p >= wanted * cost(p, m); infinite if there is none.
@@ -210,9 +213,24 @@ def estimated_model(
     own_s = np.where(complete, cost_s - spent - stall_s, np.nan)
     flush = np.fmax([observations[row].flush_s_bytes for row in task.tolist()], stall_s * split(managed)[0])
     parallelism, arrival_rate = rates.parallelism[task], rates.rate_in[task]
-    return MemoryModel(
-        task, parallelism, managed, own_s, gets, miss_s, stall_s, flush, served, useful, growth[task], arrival_rate
+    most = np.maximum(MISSES_BEYOND * np.array([observations[row].most_missed for row in task.tolist()]), MISSES_TRIED)
+    model = MemoryModel(
+        task,
+        parallelism,
+        managed,
+        own_s,
+        gets,
+        miss_s,
+        stall_s,
+        flush,
+        served,
+        useful,
+        growth[task],
+        arrival_rate,
+        most,
     )
+    now = model.miss_rate(parallelism[:, None], managed[:, None])[:, 0]
+    return replace(model, most_missed=np.where(np.isnan(miss_s), now, np.fmax(most, now)))
 
 
 def _fitted_useful_part(served: Floats, cache: Floats, misses: Floats) -> tuple[Floats, Floats]:

@@ -118,7 +118,7 @@ def test_cores_grow_to_the_need_and_not_beyond_it(needs: float) -> None:
     assert {name for _, name in actions(decided)} <= {"CPU up", "CPU down"} and waits[0] < 1e-6
     plans = [decision for _, decision in decided if isinstance(decision, RescalePlan)]
     (last,) = plans[-1].applications
-    assert last.cores is not None and 1.0 < last.cores / needs <= 1.17
+    assert last.cores is not None and 1.0 < last.cores / needs <= 1.12 + 1e-9, "the margin works off what waits"
 
 
 @pytest.mark.parametrize("needs", [3.4, 3.55, 3.7, 3.95])

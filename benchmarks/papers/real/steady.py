@@ -1,7 +1,8 @@
 """``python -m penstock.benchmarks.papers.real.steady --out DIR``: a job under steady load, recorded, decided on by all.
 
 A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row. Sage sizes it, and is to
-have nothing to do, as the job begins with what it needs. Its action log has what its head saw each second, and what
+have nothing to do, as the job begins with what it needs: a run without a bound tells before it what a row takes of a
+core on this machine. Its action log has what its head saw each second, and what
 Sage saw each minute of the whole job; every policy decides on that once more: after its warm-up it is to want nothing.
 A run that is there is not made again. Exits with 1 if a policy would act, could not see the job, or looked less than
 twice, or Sage did act.
@@ -58,10 +59,14 @@ It is the same on every machine, as what a row takes is. Two are right for rows 
 CONTROL = {"cores": 4.0}
 """What policies that scale may have."""
 
-CORES = 0.26
-"""Those that the job begins with, of which it uses three quarters: no policy is to want more or fewer."""
+USED = 0.8
+"""The part of its cores that the job is to use: policies want more from 0.92 on, and fewer below 0.71."""
 
-_SIZED = {"mode": "act", "scale": "sage", "first_cores": CORES, **CONTROL}
+NEED = f"{NAME}-need"
+NEED_S = 240.0
+"""The run that tells what the job needs, and how long its load lasts."""
+
+_SIZED = {"mode": "act", "scale": "sage", **CONTROL}
 """Whoever sizes whole jobs sees what this one has and uses."""
 
 _QUERIES = {IN_ALL: (0.5, 1)}
@@ -92,10 +97,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:
-        if arguments.act:
-            acting = acting_case(60.0 * arguments.minutes, arguments.act)
-            return show_acting(arguments.act, recorded(acting, arguments.out / acting.name))
-        run = recorded(steady_case(60.0 * arguments.minutes), arguments.out / NAME)
+        seconds, acts = 60.0 * arguments.minutes, arguments.act
+        if acts:
+            cores = first_cores(arguments.out) if sizes_whole_jobs(acts) else None
+            acting = acting_case(seconds, acts, cores)
+            return show_acting(acts, recorded(acting, arguments.out / acting.name))
+        run = recorded(steady_case(seconds, first_cores(arguments.out)), arguments.out / NAME)
     except OptionError as error:
         parser.error(str(error))
     found = lines(seen_of(run), CONTROL)
@@ -107,8 +114,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if is_calm(found) and not acted else 1
 
 
-def steady_case(seconds: float) -> RealCase:
-    """Return the run: one load for so long."""
+def first_cores(out: Path) -> float:
+    """Return the cores that the job begins with on this machine, by a run without a bound, made if it is not there."""
+    run = recorded(replace(steady_case(NEED_S), name=NEED, control={**_SIZED, "mode": "recommend"}), out / NEED)
+    end_s = load_end_s(run)
+    looked = [one for one in wholes_of(run.folder / ACTIONS) if WARM_UP_S <= one.time_s - end_s + NEED_S <= NEED_S]
+    used = [
+        float(one.applications.cpu_ns[0]) / one.window_s / 1e9 for one in looked if one.applications.cpu_ns is not None
+    ]
+    return round(sum(used) / len(used) / USED, 3)
+
+
+def steady_case(seconds: float, cores: float | None = None) -> RealCase:
+    """Return the run: one load for so long, with so many cores at first; None: a core for each task manager."""
     words = case(Scale.SHORT, "zipf-0")
     # One instance reads, as that is enough: no policy is to want fewer.
     options: dict[str, Any] = {"contracts": _QUERIES, "counting": 2, "readers": 1, "wait_s": ROW_S}
@@ -116,7 +134,7 @@ def steady_case(seconds: float) -> RealCase:
         words,
         name=NAME,
         loads=((1.0, seconds),),
-        control=_SIZED,
+        control=_SIZED if cores is None else {**_SIZED, "first_cores": cores},
         task_managers=2,
         options=options,
         first={"lines": f"{steady_words.__module__}:{steady_words.__name__}"},
@@ -139,15 +157,26 @@ def plan_of(steady: RealCase) -> ExecutionGraph:
     return made.job.plan(steady.start["parallelism"], apart=True)
 
 
-def acting_case(seconds: float, policy: str) -> RealCase:
+def acting_case(seconds: float, policy: str, cores: float | None = None) -> RealCase:
     """Return the run in which a policy acts, for so long, or for `ACTING_LOOKS` of its looks if that is longer.
+
+    ``cores`` are what the job has at first if it sizes whole jobs; None: a core for each task manager.
 
     Raises:
         OptionError: there is no such policy.
     """
-    control = {"mode": "act", **_acts(policy)}
+    control = {"mode": "act", **_acts(policy)} | ({} if cores is None else {"first_cores": cores})
     enough_s = WARM_UP_S + ACTING_LOOKS * every_s(policy, control)
     return replace(steady_case(max(seconds, enough_s)), name=f"{NAME}-{policy}", control=control)
+
+
+def sizes_whole_jobs(policy: str) -> bool:
+    """Return whether a policy gives a job its cores.
+
+    Raises:
+        OptionError: there is no such policy.
+    """
+    return Resource.ALLOCATIONS in role_of(policy).owns
 
 
 def _acts(policy: str) -> dict[str, Any]:
@@ -158,8 +187,6 @@ def _acts(policy: str) -> dict[str, Any]:
     if Resource.STARTS in owns:
         return {"placement": policy}
     own: dict[str, Any] = {"scale": policy, **CONTROL}
-    if Resource.ALLOCATIONS in owns:
-        own["first_cores"] = CORES
     if policy == AUTOSCALER:
         own["parameters"] = autoscaler_times(AUTOSCALER_PART)
     return own

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from penstock.engine.control.machine_load import MachineReading
 from penstock.engine.executors.managers import messages as ms
 from penstock.engine.executors.managers.departures import Checkpoint, Departures, Release, Restart
 from penstock.engine.executors.managers.head import Head
@@ -49,13 +50,18 @@ class ManagerChanges:
         if leaving:
             yield from self._see_off(leaving, hosting, now_ns)
 
+    def hear(self, manager: str, machine: MachineReading) -> None:
+        """Take in what a task manager has used of its cores."""
+        self._cores.hear(manager, machine.cpu_ns, machine.time_ns)
+
     def _tell_cores(self, live: Collection[str]) -> None:
         """Let task managers know of the CPU that they may use, where that has changed, and those that have come."""
-        share = self._cores.share(len(live))
-        for manager in live:
+        shares = self._cores.shares(live)
+        shared = {manager: shares.get(manager) for manager in live}
+        for manager, share in shared.items():
             if self._told_cores.get(manager) != share:
                 self._send(manager, ms.SetCores(share))
-        self._told_cores = dict.fromkeys(live, share)
+        self._told_cores = shared
 
     def departure(self, manager: str) -> WorkerLeftError:
         """Return why one goes whose work is to begin elsewhere."""
