@@ -22,6 +22,9 @@ from penstock.scheduler.workload import (
 NEGLIGIBLE = 0.1
 """So small a part of the rows that may wait is none."""
 
+SAME = 0.02
+"""A need that is higher by this part is measured, and not other: the margin is for that."""
+
 
 class HeapUp(Rule):
     """P1: the heap is full, or garbage collection takes too long. The heap grows only within the memory."""
@@ -68,21 +71,24 @@ class CpuUp(Rule):
     after: tuple[Resource, ...] = (Resource.HEAP, Resource.MEMORY, Resource.CORES)
 
     def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
-        """Multiply the cores, but not beyond the need, margin included, if more is needed than there are.
+        """Multiply the cores, but not beyond what is needed, if that is more than there is.
 
-        Where the backlog is unknown, throttling is no reason, and cores that are used up are one. Cores that are used
-        up by draining a backlog suffice if the backlog will be drained in time.
+        Needed are the cores for the rows that come, and the margin or what drains the backlog in time, if that is more.
+        Where that much is there and the backlog does not fall, both. Where the backlog is unknown, throttling is no
+        reason, and cores that are used up are one.
         """
         cores = window.ticks.cores[-1]
         used_up = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) & ~_keeps_up(window, limits)
         fires = used_up | _is_throttled(window, limits)
         with np.errstate(invalid="ignore"):
             needed, behind = cores_needed(window, limits, 0.0), cores_to_catch_up(window, limits)
-            # The margin works off what waits: cores beyond it would not be needed once that is done.
+            # Cores for a backlog that the margin drains would not be needed once that is done.
             most = np.maximum(needed * (1 + limits.margin), needed + behind)
+            stays = (most <= cores) & ~(window.samples.backlog[-1] < window.samples.backlog[0])
+            most = np.where(stays, (needed + behind) * (1 + limits.margin), most)
             # What is needed follows from the rows that come and what a row has cost; unknown, it says nothing.
             most = np.where(np.isnan(most), np.inf, most)
-        is_enough = most <= cores
+        is_enough = most <= (1 + SAME) * cores
         return SizingProposal(np.asarray(fires & ~is_enough, np.bool_), np.minimum(cores * limits.growth, most))
 
 

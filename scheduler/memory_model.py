@@ -43,7 +43,7 @@ class TaskObservations:
     ``flush_s_bytes``: the largest stall * memtable. ``weight``, ``misses``, ``latencies``, ``squares``, ``products``:
     sums over windows, of which older ones count less, of 1, x, y, x * x and x * y, where x is the miss rate and y the
     latency of an access (ms). ``state_bytes`` was the size at ``time_s``. ``free_in``: the rate (rows/s) that
-    had to enter when no source was last held back. ``most_missed``: the largest miss rate of a window.
+    had to enter when no source was last held back. ``most_missed``: the largest miss rate of a window; older ones fade.
     """
 
     flush_s_bytes: float = 0.0
@@ -68,7 +68,7 @@ class TaskObservations:
             latencies=DECAY * self.latencies + latency_ms,
             squares=DECAY * self.squares + miss * miss,
             products=DECAY * self.products + miss * latency_ms,
-            most_missed=max(self.most_missed, miss),
+            most_missed=max(miss, miss + DECAY * (self.most_missed - miss)),
         )
 
     def miss_s(self, hit_ms: float | None) -> float:
@@ -96,8 +96,8 @@ class MemoryModel:
     ``flush_s_bytes``: the largest stall * memtable observed. ``served``: hit rate by buckets that fit, one column
     each. ``useful``: e, with which the present hit rate is what was measured (indexes and filters take their part of a
     cache, distances are sampled). ``growth``: g >= 1, of the state until its size can next be changed. ``wanted``:
-    the rate (rows/s) to be carried. ``most_missed``: the largest miss rate at which the cost of a miss is taken for
-    what was seen, at least that of now.
+    the rate (rows/s) to be carried. ``most_missed``: the largest miss rate that is risked, at least that of now; that
+    of now where no miss was seen.
     """
 
     task: Ints

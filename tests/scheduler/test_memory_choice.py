@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -34,21 +33,24 @@ Modelled = tuple[ClusterSnapshot, ScalingProposal, MemoryModel]
 class World:
     """A stateful task whose state behaves as these distances say: ``reuse`` as one instance would see them.
 
-    ``own_s``: a row without misses; ``miss_s``: what each miss adds; ``flush_s_bytes``: stall of a row * memtable.
+    ``own_s``: a row without misses; ``miss_s``: what each miss adds, and so many times ``dearer`` it is if all miss;
+    ``flush_s_bytes``: stall of a row * memtable.
     """
 
     reuse: ReuseHistogram
     own_s: float
     miss_s: float
     flush_s_bytes: float = 0.0
+    dearer: float = 0.0
 
     def at(self, p: int, managed: float, target: float, level: int = 0) -> Job:
         memtable, cache_bytes = (float(part) for part in split(np.array(managed)))
         miss = 1 - float(self.reuse.hit_rate(np.array([cache_bytes * p]))[0])
         stall_s = self.flush_s_bytes / memtable
-        rate = 1 / (self.own_s + miss * self.miss_s + stall_s)
+        miss_s = self.miss_s * (1 + self.dearer * miss)
+        rate = 1 / (self.own_s + miss * miss_s + stall_s)
         distances, accesses = self.reuse.rows()
-        state = Task("state", rate, p, True, level, managed, 1 - miss, miss, HIT_MS + miss * self.miss_s * 1e3)
+        state = Task("state", rate, p, True, level, managed, 1 - miss, miss, HIT_MS + miss * miss_s * 1e3)
         state = replace(state, stall_share=stall_s * min(rate, target / p), key_groups=128)
         reuse = [(1, d / p, n) for d, n in zip(distances.tolist(), accesses.tolist(), strict=True)]
         tasks = [Task("source", None, managed=0.0), state, Task("sink", 1e9)]
@@ -164,14 +166,28 @@ def seen_to_miss(seed: int) -> tuple[World, Job]:
     return next(draw for draw in draws if 0.05 < draw[1].tasks[1].misses < 0.95)
 
 
-def test_memory_is_taken_away_by_steps_that_at_most_double_the_misses() -> None:
-    """What misses cost is looked at on the way: where it rises steeply no step falls far below what suffices."""
-    world = World(zipf(0.0, 3000.0 * MIB), own_s=2e-3, miss_s=100e-6)
-    path = [(2, 632.0 * MIB), *driven(world, POLICY, 600.0, 2, 632.0 * MIB, turns=8)]
-    misses = [world.at(p, managed, 600.0).tasks[1].misses for p, managed in path]
-    assert path[-1] == path[-2]
-    for before, after in pairwise(misses):
-        assert after <= max(MISSES_BEYOND * before, MISSES_TRIED) + 0.02
+@pytest.mark.parametrize(("beyond", "sizes"), [(MISSES_BEYOND, [80, 80, 80]), (1e9, [16, 64, 64])])
+def test_where_misses_are_dearer_the_more_there_are_no_step_is_too_far(
+    beyond: float, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of query 11 with large state; without the bound, the control, a miss is as cheap at 16 MB as at 158."""
+    monkeypatch.setattr("penstock.scheduler.memory_model.MISSES_BEYOND", beyond)
+    budgets = tuple(int(each * MIB) for each in (16, 24, 32, 48, 64, 80, 96, 112, 128, 158))
+    policy = replace(POLICY, ds2=replace(POLICY.ds2, factor=0.0), budgets=budgets)
+    world = World(zipf(0.0, 130.0 * MIB), own_s=2e-3, miss_s=100e-6, dearer=30.0)
+    path = driven(world, policy, 650.0, 1, 158.0 * MIB, turns=3)
+    assert path == [(2, each * MIB) for each in sizes]
+    carried = [world.at(p, managed, 650.0).share() for p, managed in path]
+    assert [share == 1.0 for share in carried] == [size > 16 for size in sizes]
+
+
+def test_misses_that_were_seen_fade_as_their_cost_does() -> None:
+    """What was seen once, as with cold caches after a restart, allows no leap later."""
+    observed = TaskObservations().with_window(0.5, 1.0)
+    assert observed.most_missed == 0.5
+    for _ in range(20):
+        observed = observed.with_window(0.03, 0.1)
+    assert observed.most_missed == pytest.approx(0.03, abs=0.01)
 
 
 def driven(

@@ -121,6 +121,19 @@ def test_cores_grow_to_the_need_and_not_beyond_it(needs: float) -> None:
     assert last.cores is not None and 1.0 < last.cores / needs <= 1.12 + 1e-9, "the margin works off what waits"
 
 
+@pytest.mark.parametrize(("loses", "grows"), [(0.0, False), (60.0, True)])
+def test_cores_for_a_backlog_that_does_not_fall_are_not_enough(loses: float, grows: bool) -> None:
+    """As where what is given is not all used. What drains in time by the margin asks for no more."""
+    late = 5e4
+
+    def works(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+        behind = late - (60.0 - loses) * 10.0 * number
+        return {"cpu": 0.89 * 4.0, "throttled": 0.5, "backlog": behind, "consumed": 1000.0, "appended": 1000.0}
+
+    decided = simulate(Sage(), 20, {"a": works})
+    assert bool([name for _, name in actions(decided) if name == "CPU up"]) is grows
+
+
 @pytest.mark.parametrize("needs", [3.4, 3.55, 3.7, 3.95])
 @pytest.mark.parametrize("behind", [0.0, 90.0, 110.0])
 def test_cores_that_are_used_up_grow_where_rows_wait_by_the_margin_and_no_more(needs: float, behind: float) -> None:

@@ -1,8 +1,8 @@
 """``python -m penstock.benchmarks.papers.real.steady --out DIR``: a job under steady load, recorded, decided on by all.
 
 A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row. Sage sizes it, and is to
-have nothing to do, as the job begins with what it needs: a run without a bound tells before it what a row takes of a
-core on this machine. Its action log has what its head saw each second, and what
+have nothing to do, as the job begins with what it needs: a run without a bound, made first, tells what that is on this
+machine. Its action log has what its head saw each second, and what
 Sage saw each minute of the whole job; every policy decides on that once more: after its warm-up it is to want nothing.
 A run that is there is not made again. Exits with 1 if a policy would act, could not see the job, or looked less than
 twice, or Sage did act.
@@ -41,6 +41,7 @@ from penstock.engine.control.steering import OF_A_JOB, role_of, steering
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.plan import Placement
+from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import EntryKind, read_log
 from penstock.scheduler.memory_choice import BUDGETS
 from penstock.scheduler.ownership import Resource
@@ -63,8 +64,10 @@ USED = 0.8
 """The part of its cores that the job is to use: policies want more from 0.92 on, and fewer below 0.71."""
 
 NEED = f"{NAME}-need"
+"""The run that tells what the job needs."""
+
 NEED_S = 240.0
-"""The run that tells what the job needs, and how long its load lasts."""
+"""How long its load lasts."""
 
 _SIZED = {"mode": "act", "scale": "sage", **CONTROL}
 """Whoever sizes whole jobs sees what this one has and uses."""
@@ -115,14 +118,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def first_cores(out: Path) -> float:
-    """Return the cores that the job begins with on this machine, by a run without a bound, made if it is not there."""
+    """Return the cores that the job is to begin with on this machine, by its run without a bound in ``out``.
+
+    That run is made if it is not there.
+
+    Raises:
+        OptionError: in that run nothing was measured.
+    """
     run = recorded(replace(steady_case(NEED_S), name=NEED, control={**_SIZED, "mode": "recommend"}), out / NEED)
-    end_s = load_end_s(run)
-    looked = [one for one in wholes_of(run.folder / ACTIONS) if WARM_UP_S <= one.time_s - end_s + NEED_S <= NEED_S]
-    used = [
-        float(one.applications.cpu_ns[0]) / one.window_s / 1e9 for one in looked if one.applications.cpu_ns is not None
-    ]
+    begin_s, end_s = load_end_s(run) - NEED_S + WARM_UP_S, load_end_s(run)
+    wholes = [each for each in wholes_of(run.folder / ACTIONS) if each.time_s <= end_s]
+    used = [cores_used(each) for each in wholes if each.time_s - each.window_s >= begin_s]
+    if not used or not all(map(math.isfinite, used)):
+        raise OptionError(f"{run.folder} does not say what the job needs: remove it, and it is made again.")
     return round(sum(used) / len(used) / USED, 3)
+
+
+def cores_used(whole: ClusterSnapshot) -> float:
+    """Return the cores that the one application of a snapshot has used; NaN: not measured."""
+    cpu_ns = whole.applications.cpu_ns
+    return math.nan if cpu_ns is None else float(cpu_ns[0]) / whole.window_s / 1e9
 
 
 def steady_case(seconds: float, cores: float | None = None) -> RealCase:

@@ -62,7 +62,7 @@ class ManagedAttempt(Attempt):
         self._plan, self._head, self._options = plan, head, options
         head.come_to(plan)
         self._clock, self._checkpoints, self._tell = context.clock, context.checkpoints, context.tell
-        self._take_stretches, self.drained, self.at_end, self._committed_epoch = context.take_stretches, True, False, 0
+        self._take_stretches, self.drained, self.at_end = context.take_stretches, True, False
         self._deployments = Deployments(plan.graph, head, context, self._take)
         self._files = FileChecks(plan.graph, head, context, self._take)
         self._strikes = Strikes(plan.graph, self._deployments, context.clock)
@@ -76,6 +76,7 @@ class ManagedAttempt(Attempt):
         self._moving = ManagedChanges(head, self._deployments, context, self._come_to, self._metrics.state_bytes, gone)
         self._last: JobMetrics | None = None
         self._stop: bool | None = None
+        self._committed_epoch = 0
         try:
             if adopted is None:
                 self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
@@ -323,9 +324,8 @@ class ManagedAttempt(Attempt):
             case ms.BadRecordMet():
                 self._options.bad_records.met(message.record)
             case ms.Readings():
-                now_ns = self._clock.monotonic_ns()
-                self._changes.hear(manager, message.machine)
-                self._head.control.hear(manager, message.machine, part_of(message), now_ns, keep_of(message))
+                self._changes.hear(manager, read := message.machine)
+                self._head.control.hear(manager, read, part_of(message), self._clock.monotonic_ns(), keep_of(message))
             case ms.Progress():
                 self._head.send_each(self._progress.hear(manager, message))
             case ms.Joined():

@@ -46,18 +46,21 @@ class ManagerChanges:
         leaving = self._pool.leaving()
         live, warm = tuple(self._pool.live()), tuple(self._pool.warm())
         self._orders.tell(TaskManagers(self._pool.wanted, live, tuple(leaving), warm))
-        self._tell_cores(live)
+        self._tell_cores((*live, *leaving), hosting)
         if leaving:
             yield from self._see_off(leaving, hosting, now_ns)
 
     def hear(self, manager: str, machine: MachineReading) -> None:
         """Take in what a task manager has used of its cores."""
-        self._cores.hear(manager, machine.cpu_ns, machine.time_ns)
+        self._cores.hear(manager, machine.cpu_ns, machine.throttled_ns, machine.time_ns)
 
-    def _tell_cores(self, live: Collection[str]) -> None:
-        """Let task managers know of the CPU that they may use, where that has changed, and those that have come."""
-        shares = self._cores.shares(live)
-        shared = {manager: shares.get(manager) for manager in live}
+    def _tell_cores(self, known: Collection[str], hosting: Collection[str]) -> None:
+        """Let task managers know of the CPU that they may use, where that has changed, and those that have come.
+
+        One that hosts nothing is not bound: it hears of a share with those that do.
+        """
+        shares = self._cores.shares(hosting)
+        shared = {manager: shares.get(manager) for manager in known}
         for manager, share in shared.items():
             if self._told_cores.get(manager) != share:
                 self._send(manager, ms.SetCores(share))
