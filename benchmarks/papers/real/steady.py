@@ -66,7 +66,7 @@ USED = 0.8
 NEED = f"{NAME}-need"
 """The run that tells what the job needs."""
 
-NEED_S = 240.0
+NEED_S = 300.0
 """How long its load lasts."""
 
 _SIZED = {"mode": "act", "scale": "sage", **CONTROL}
