@@ -23,7 +23,7 @@ NEGLIGIBLE = 0.1
 """So small a part of the rows that may wait is none."""
 
 SAME = 0.02
-"""A need that is higher by this part is measured, and not other: the margin is for that."""
+"""A need that is higher by no more than this part is the same one, measured again."""
 
 
 class HeapUp(Rule):

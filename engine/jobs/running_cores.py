@@ -69,7 +69,7 @@ class RunningCores:
         if now == self._of and not self._news >= now[1]:
             return self._shares
         even = self.wanted / len(now[1])
-        # One that begins is taken for one of many, and so are all that begin together.
+        # Of one that is new nothing is known: it is taken to use an even share.
         self._used = {name: self._used.get(name, (even, 0.0)) for name in sorted(hosting)}
         self._heard = {name: heard for name, heard in self._heard.items() if name in now[1]}
         self._of, self._news = now, set()
@@ -89,7 +89,7 @@ def core_shares(cores: float, used: Floats, rested: Floats) -> Floats:
     f    what each has in any case, `FLOOR` of C / n
     u_i  ``used``: cores that it uses beyond f, >= 0
     k    1, or (C - n f) / sum u_i where they use more than that
-    d    so much of what is used goes to who rests more: `FREE`, or the part of the time that all rest, if that is more
+    d    the part of what is used that goes to who rests more: `FREE`, or the time that all rest, if that is more
     w_i  its part of what is free, as the part of the time that it ``rested``, in [0, 1], and `HARDLY`
     What is more than `LOOP` goes to the others. All together are C.
     """

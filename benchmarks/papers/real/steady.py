@@ -2,10 +2,9 @@
 
 A broker, an injector and WordCount on two task managers, with 10 ms of blocking work a row. Sage sizes it, and is to
 have nothing to do, as the job begins with what it needs: a run without a bound, made first, tells what that is on this
-machine. Its action log has what its head saw each second, and what
-Sage saw each minute of the whole job; every policy decides on that once more: after its warm-up it is to want nothing.
-A run that is there is not made again. Exits with 1 if a policy would act, could not see the job, or looked less than
-twice, or Sage did act.
+machine. Its action log has what its head saw each second, and what Sage saw each minute of the whole job; every policy
+decides on that once more: after its warm-up it is to want nothing. A run that is there is not made again. Exits with 1
+if a policy would act, could not see the job, or looked less than twice, or Sage did act.
 
 With ``--act POLICY`` that policy acts on such a job, and is to change nothing once it is warm. The load lasts for three
 of its looks at least. All times of the autoscaler, which looks each quarter of an hour, are a fifteenth of its own.

@@ -57,7 +57,7 @@ class ManagerChanges:
     def _tell_cores(self, known: Collection[str], hosting: Collection[str]) -> None:
         """Let task managers know of the CPU that they may use, where that has changed, and those that have come.
 
-        One that hosts nothing is not bound: it hears of a share with those that do.
+        One that hosts nothing has no bound.
         """
         shares = self._cores.shares(hosting)
         shared = {manager: shares.get(manager) for manager in known}
