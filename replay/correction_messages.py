@@ -17,7 +17,8 @@ from pyspark.sql import functions as f
 
 from penstock.engine.connectors.kafka.clients import error_of
 from penstock.engine.connectors.kafka.encoded import MESSAGES, MessageEncoder
-from penstock.engine.connectors.kafka.producing import Messenger, sending_failure
+from penstock.engine.connectors.kafka.messenger import Messenger
+from penstock.engine.connectors.kafka.producing import sending_failure
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.operators.sink import sink_schema

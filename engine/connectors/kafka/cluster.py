@@ -30,7 +30,7 @@ from penstock.engine.connectors.kafka.topics import (
     partition_names,
     split_name,
 )
-from penstock.model.errors import PenstockError, UserError
+from penstock.model.errors import PenstockError, RetryableError, UserError
 
 DEFAULT_GROUP = "penstock"
 """The group of consumers whose user names none; they never join it."""
@@ -265,7 +265,12 @@ class Cluster:
         return self._admin
 
     def _look(self) -> Listing:
-        self._listing = self._topics.look(self._client(), self._settings)
+        try:
+            self._listing = self._topics.look(self._client(), self._settings)
+        except RetryableError:
+            # A client can lose all brokers for good; another one asks next time.
+            self._admin = None
+            raise
         return self._listing
 
     def _seen(self, listing: Listing) -> None:

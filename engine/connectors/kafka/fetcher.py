@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka import clients
+from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch
 from penstock.engine.connectors.kafka.messages import columns_of, stamps_of
 from penstock.engine.connectors.kafka.queues import PartitionQueue, Queues
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -64,7 +65,8 @@ class Fetcher:
         self.queues = Queues(queue_bytes)
         self._settings = settings
         self._lock = threading.Lock()
-        self._assigned: list[tuple[str, int]] = []
+        self._client = client_id, group
+        self._assigned: dict[tuple[str, int], int] = {}
         # The thread polls most of the time, and confluent_kafka lets other calls wait for that, so it does all of them.
         self._to_assign: deque[TopicPartition] = deque()
         self._to_unassign: deque[TopicPartition] = deque()
@@ -76,7 +78,8 @@ class Fetcher:
         self._outage = clients.outage(settings)
         self._clock = SystemClock()
         self._note_ns = 0
-        self._consumer: Consumer = clients.make_consumer(settings, client_id, group, self._on_error)
+        self._watch = BrokerWatch()
+        self._consumer: Consumer = self._made()
         self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
 
     def may_attach(self, topic: str, partition: int) -> bool:
@@ -91,7 +94,7 @@ class Fetcher:
         with self._lock:
             if not self.may_attach(topic, partition):
                 raise BugError(f"partition {partition} of {topic!r} is attached a second time")
-            self._assigned.append((topic, partition))
+            self._assigned[topic, partition] = offset
             queue = self.queues.add(topic, partition)
             self._to_assign.append(TopicPartition(topic, partition, offset))
             if not self._thread.is_alive():
@@ -135,8 +138,32 @@ class Fetcher:
             batch = self._fetch(count)
             self._caught_up = _FEW * len(batch) < count
             self._deal_out(batch)
+        if self._watch.has_none:
+            self._renew()
         if not self.reachable:
             self._probe()
+
+    def _made(self) -> Consumer:
+        return clients.make_consumer(self._settings, *self._client, self._on_error, self._watch)
+
+    def _renew(self) -> None:
+        """Go on with another client where this one is, which knows no broker any more, and never will."""
+        self._outage.lost()
+        self._reach(False)
+        with self._lock:
+            self._to_unassign.clear()
+            coming = {(place.topic, place.partition) for place in self._to_assign}
+            queues = [queue for queue in self.queues.all() if (queue.topic, queue.partition) not in coming]
+        reached = self._consumer.position([TopicPartition(queue.topic, queue.partition) for queue in queues])
+        self._consumer.close()
+        self._watch = BrokerWatch()
+        self._consumer = self._made()
+        for queue, place in zip(queues, reached, strict=True):
+            # Of what came nothing is read again; nothing came yet where there is no position.
+            place.offset = max(place.offset, self._assigned[queue.topic, queue.partition])
+            self._consumer.incremental_assign([place])
+            if queue.paused:
+                self._consumer.pause([place])
 
     def _assign(self) -> None:
         while self._to_assign:
@@ -248,7 +275,7 @@ class Fetcher:
     def _probe(self) -> None:
         """Ask whether brokers are back: no news comes of that if nobody writes."""
         try:
-            self._consumer.list_topics(self._assigned[0][0], timeout=PROBE_S)
+            self._consumer.list_topics(next(iter(self._assigned))[0], timeout=PROBE_S)
         except KafkaException as raised:
             self._outage.lost(self._settings.redacted(clients.error_of(raised).str()))
             return

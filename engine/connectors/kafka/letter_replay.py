@@ -10,7 +10,8 @@ from confluent_kafka import OFFSET_INVALID, TopicPartition
 from penstock.engine.connectors.kafka import clients
 from penstock.engine.connectors.kafka.letter_reading import CLIENT_ID, LetterReader, Span, StoredLetter
 from penstock.engine.connectors.kafka.letters import Provenance, messages_of
-from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_explained
+from penstock.engine.connectors.kafka.messenger import Messenger
+from penstock.engine.connectors.kafka.producing import check_topic, sending_explained
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import check_name
 from penstock.model.errors import OptionError, UserError

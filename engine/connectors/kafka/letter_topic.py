@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.engine.connectors.kafka.clients import error_of
 from penstock.engine.connectors.kafka.letters import to_messages
-from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_failure
+from penstock.engine.connectors.kafka.messenger import Messenger
+from penstock.engine.connectors.kafka.producing import check_topic, sending_failure
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import check_name
 from penstock.model.dead_letters import DeadLetter, LetterTarget, LetterWriter

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from penstock.engine.connectors.kafka.clients import error_of, make_marker_reader
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs, missing_files
 from penstock.engine.connectors.kafka.markers import marker_offset, read_marker
-from penstock.engine.connectors.kafka.producing import REFUSED, Messenger, sending_failure, topic_denied
+from penstock.engine.connectors.kafka.messenger import Messenger
+from penstock.engine.connectors.kafka.producing import REFUSED, sending_failure, topic_denied
 from penstock.engine.connectors.kafka.receipts import Marker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink_commits import TroubleError

@@ -8,7 +8,8 @@ import pyarrow as pa
 from penstock.engine.connectors.kafka.encoded import MessageEncoder
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs
-from penstock.engine.connectors.kafka.producing import Messenger, sending_explained
+from penstock.engine.connectors.kafka.messenger import Messenger
+from penstock.engine.connectors.kafka.producing import sending_explained
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.connectors import Writer
