@@ -3,8 +3,14 @@
 An operating system that bounds containers does the same; this needs no rights, and any share of a core will do.
 """
 
-REFILL_NS = 100_000_000
-"""So long what was not used stays: at most this much time of the share can be used at once."""
+SAVED_NS = 1_000_000_000
+"""So long what was not used stays: a checkpoint that takes more for a moment than the share makes nobody rest."""
+
+FIRST_NS = 100_000_000
+"""This much time of the share is there at first."""
+
+REST_NS = 25_000_000
+"""A loop that rests begins again with what comes in so long: with next to nothing it would stop again at once."""
 
 
 class CpuShare:
@@ -26,7 +32,7 @@ class CpuShare:
     def set(self, cores: float | None, now_ns: int, cpu_ns: int) -> None:
         """Let the process use so many cores from now on, None: as many as it likes; ``cpu_ns`` is what it has used."""
         if cores is not None and self._cores is None:
-            self._seen_ns, self._used_ns, self._left_ns = now_ns, cpu_ns, cores * REFILL_NS
+            self._seen_ns, self._used_ns, self._left_ns = now_ns, cpu_ns, cores * FIRST_NS
         self._cores = cores
 
     def forgive(self, now_ns: int, cpu_ns: int) -> None:
@@ -39,9 +45,8 @@ class CpuShare:
         if cores is None:
             return 0
         left_ns = self._left_ns + cores * (now_ns - self._seen_ns) - (cpu_ns - self._used_ns)
-        self._left_ns = min(left_ns, cores * REFILL_NS)
+        self._left_ns = min(left_ns, cores * SAVED_NS)
         self._seen_ns, self._used_ns = now_ns, cpu_ns
         if self._left_ns > 0:
             return 0
-        # To begin again with next to nothing would be to stop again at once.
-        return int((cores * REFILL_NS / 4 - self._left_ns) / cores)
+        return int((cores * REST_NS - self._left_ns) / cores)

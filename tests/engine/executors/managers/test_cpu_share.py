@@ -40,9 +40,19 @@ def test_what_was_not_used_is_soon_gone() -> None:
     share = CpuShare()
     share.set(0.5, 0, 0)
     assert share.rest_ns(60_000 * MS, 0) == 0
-    # After a minute of rest no more than 50 ms can be used at once.
-    assert share.rest_ns(60_060 * MS, 60 * MS) == 0
-    assert share.rest_ns(60_100 * MS, 100 * MS) > 0
+    # After a minute of rest no more than half a second can be used at once.
+    assert share.rest_ns(60_600 * MS, 600 * MS) == 0
+    assert share.rest_ns(61_200 * MS, 1_200 * MS) > 0
+
+
+def test_a_checkpoint_makes_nobody_rest_that_had_some_to_spare() -> None:
+    share = CpuShare()
+    share.set(0.32, 0, 0)
+    for second in range(60):
+        assert share.rest_ns(second * 1_000 * MS, second * 250 * MS) == 0
+    # A quarter of a second more at once, and then as before.
+    for second in range(60, 120):
+        assert share.rest_ns(second * 1_000 * MS, (second * 250 + 250) * MS) == 0
 
 
 def test_without_a_bound_nothing_rests_and_a_bound_may_change() -> None:
