@@ -1,122 +1,147 @@
 """Clients that have lost all brokers for good get successors, which go on where they were; on a real broker."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import KafkaException
 
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.engine.connectors.kafka import lost_brokers
+from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.fetcher import Fetcher
+from penstock.engine.connectors.kafka.lasting_messenger import LastingMessenger
 from penstock.engine.connectors.kafka.letters import messages_of
-from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch
+from penstock.engine.connectors.kafka.lost_brokers import ASK_NS, SILENT_NS, BrokerWatch, has_broker
 from penstock.engine.connectors.kafka.messenger import Messenger
 from penstock.engine.connectors.kafka.queues import PartitionQueue
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from tests.kafka.reading import Message, read_topic
 from tests.kafka.test_source import produce
 
-MakeTopic = Callable[..., str]
 
-NO_BROKER = '{"name": "p", "type": "producer", "msg_cnt": 1, "brokers": {}, "topics": {}}'
-PLACES_ONLY = '{"brokers": {":0/internal": {"source": "internal"}, "GroupCoordinator": {"source": "logical"}}}'
-KNOWN = '{"brokers": {"b:9092/1": {"source": "learned", "nodeid": 1}}}'
-NAMED = '{"brokers": {"b:9092/bootstrap": {"source": "configured"}}}'
-
-
-def test_a_client_is_lost_that_knows_no_broker_twice_in_a_row() -> None:
-    for none in (NO_BROKER, PLACES_ONLY):
-        for one in (KNOWN, NAMED):
-            watch = BrokerWatch()
-            heard = []
-            for statistics in (one, none, one, none, none, none):
-                watch.hear(statistics)
-                heard.append(watch.has_none)
-            assert heard == [False, False, False, False, True, True]
+def test_a_client_is_lost_that_has_no_broker_and_does_not_say_why() -> None:
+    watch = BrokerWatch(0)
+    assert not watch.is_due(ASK_NS - 1)
+    assert watch.is_due(ASK_NS) and not watch.is_due(ASK_NS + 1) and watch.is_due(2 * ASK_NS)
+    assert not watch.is_lost(SILENT_NS - 1) and watch.is_lost(SILENT_NS)
+    watch.hear(SILENT_NS)
+    assert not watch.is_due(SILENT_NS + ASK_NS - 1) and not watch.is_lost(2 * SILENT_NS - 1)
+    assert watch.is_lost(2 * SILENT_NS)
 
 
-def lose(watch: BrokerWatch) -> None:
-    """Say what a client says that a cluster has left without brokers."""
-    for _ in range(2):
-        watch.hear(NO_BROKER)
+def test_a_client_has_a_broker_while_one_answers(own_broker: LocalBroker) -> None:
+    messenger = Messenger(KafkaSettings(own_broker.bootstrap), made(own_broker), "m")
+    wait_until(lambda: has_broker(messenger.producer, "lost"))
+    own_broker.kill()
+    wait_until(lambda: not has_broker(messenger.producer, "lost"))
+    own_broker.start()
+    wait_until(lambda: has_broker(messenger.producer, "lost"))
+    messenger.abandon()
 
 
-def waiting(kafka: str, topic: str, transactional_id: str | None = None) -> Messenger:
-    """Return a messenger with five messages that wait for more before they leave."""
-    messenger = Messenger(
-        KafkaSettings({"bootstrap.servers": kafka, "linger.ms": 50_000}), topic, "m", transactional_id
-    )
-    if transactional_id is not None:
-        messenger.producer.init_transactions(30.0)
-        messenger.producer.begin_transaction()
-    messenger.put(
-        messages_of(
-            [b"k"] * 5,
-            [b"%d" % number for number in range(4)] + [None],
-            [1_000 + number for number in range(5)],
-            [[("h", b"%d" % number), ("h", None)] if number % 2 else [] for number in range(5)],
-        )
-    )
-    return messenger
+@contextmanager
+def in_haste() -> Iterator[None]:
+    """Let every client count as lost that has no broker, whatever it says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lost_brokers, "ASK_NS", 0)
+        patch.setattr(lost_brokers, "SILENT_NS", 0)
+        yield
 
 
-def test_what_was_not_delivered_is_sent_by_the_next_client_in_order(kafka: str, topic: MakeTopic) -> None:
-    name = topic()
-    messenger = waiting(kafka, name)
-    first = messenger.producer
-    lose(messenger._watch)
-    left = messenger.outstanding()
-    assert left is not None and left.left == 5
-    assert messenger.producer is not first
-    messenger.flush()
-    messenger.close()
-    assert read_topic(kafka, name) == [
-        Message(
-            b"k",
-            b"%d" % number if number < 4 else None,
-            0,
-            1_000 + number,
-            (("h", b"%d" % number), ("h", None)) if number % 2 else (),
-        )
-        for number in range(5)
+def made(broker: LocalBroker, partitions: int = 1) -> str:
+    create_topic(KafkaSettings(broker.bootstrap), "lost", partitions)
+    return "lost"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def numbered(numbers: Sequence[int]) -> list[Message]:
+    return [
+        Message(b"k", b"%d" % number, 0, 1_000 + number, (("h", b"1"), ("h", None)) if number % 2 else ())
+        for number in numbers
     ]
 
 
-@pytest.mark.parametrize("losses", [1, 3])
-def test_a_full_queue_is_handed_over_again_before_what_follows(kafka: str, topic: MakeTopic, losses: int) -> None:
-    name, rows = topic(), 200
-    settings = {"bootstrap.servers": kafka, "queue.buffering.max.messages": 7, "linger.ms": 50}
-    messenger = Messenger(KafkaSettings(settings), name, "m")
-    lost = 0
-    for first in range(0, rows, 20):
-        numbers = range(first, first + 20)
-        for _ in messenger.handing_over(
-            messages_of([b"k"] * 20, [b"%d" % number for number in numbers], [None] * 20, [()] * 20)
-        ):
-            if lost < losses and first >= 40 * (lost + 1):
-                lose(messenger._watch)
-                lost += 1
-            left = messenger.outstanding()
-            assert left is not None and 0 <= left.arrived <= first + 20 + 40 * lost
-            messenger.wait_for_room()
-    assert lost == losses
-    while messenger.outstanding() is not None:
-        time.sleep(0.001)
+def put(messenger: Messenger, numbers: Sequence[int], keep_up: Callable[[], None] = lambda: None) -> None:
+    rows = numbered(numbers)
+    columns = ([row.key for row in rows], [row.value for row in rows], [row.timestamp for row in rows])
+    for _ in messenger.handing_over(messages_of(*columns, [row.headers for row in rows])):
+        keep_up()
+        messenger.wait_for_room()
+
+
+def successor(messenger: Messenger) -> Callable[[], bool]:
+    """Return what says whether the messenger has another client than now, asking for what is outstanding."""
+    first = messenger.producer
+    return lambda: messenger.outstanding() is not None and messenger.producer is not first
+
+
+def test_what_was_not_delivered_is_sent_by_the_next_client(own_broker: LocalBroker) -> None:
+    messenger = LastingMessenger(KafkaSettings(own_broker.bootstrap), made(own_broker), "m")
+    put(messenger, range(5))
+    messenger.flush()
+    own_broker.kill()
+    for first in (5, 10):
+        put(messenger, range(first, first + 5))
+        with in_haste():
+            wait_until(successor(messenger))
+    left = messenger.outstanding()
+    # News of the client count as well.
+    assert left is not None and left.left >= 10 and left.arrived <= 5
+    own_broker.start()
+    messenger.flush()
+    assert messenger.outstanding() is None
     messenger.close()
-    values = [int(message.value or b"") for message in read_topic(kafka, name)]
-    assert list(dict.fromkeys(values)) == list(range(rows))
-    assert rows <= len(values) <= rows + 27 * losses
+    assert read_topic(own_broker.bootstrap, "lost") == numbered(range(15))
 
 
-def test_a_transaction_is_given_up_with_its_client(kafka: str, topic: MakeTopic) -> None:
-    messenger = waiting(kafka, topic(), "lost")
-    lose(messenger._watch)
-    with pytest.raises(KafkaException, match="knows no broker"):
+def test_a_full_queue_is_sent_again_before_what_follows(own_broker: LocalBroker) -> None:
+    settings = KafkaSettings({"bootstrap.servers": own_broker.bootstrap, "queue.buffering.max.messages": 7})
+    messenger = LastingMessenger(settings, made(own_broker), "m")
+    lost = 0
+
+    def lose() -> None:
+        nonlocal lost
+        if own_broker.running and first >= 40 * (lost + 1) and lost < 2:
+            lost += 1
+            own_broker.kill()
+            for _ in range(2):
+                with in_haste():
+                    wait_until(successor(messenger))
+            own_broker.start()
+        left = messenger.outstanding()
+        assert left is None or left.arrived >= 0
+
+    for first in range(0, 200, 20):
+        put(messenger, range(first, first + 20), lose)
+    assert lost == 2
+    messenger.flush()
+    messenger.close()
+    values = [int(message.value or b"") for message in read_topic(own_broker.bootstrap, "lost")]
+    # Each is there, and of two the later one comes last.
+    assert list(dict.fromkeys(values)) == list(dict.fromkeys(reversed(values)))[::-1] == list(range(200))
+
+
+def test_a_transaction_is_given_up_with_its_client(own_broker: LocalBroker) -> None:
+    messenger = Messenger(KafkaSettings(own_broker.bootstrap), made(own_broker), "m", "lost")
+    messenger.producer.init_transactions(60.0)
+    messenger.producer.begin_transaction()
+    own_broker.kill()
+    put(messenger, range(5))
+    with in_haste(), pytest.raises(KafkaException, match="knows no broker"):
         messenger.flush()
     messenger.abandon()
 
 
-def test_reading_goes_on_where_it_was(kafka: str, topic: MakeTopic) -> None:
-    name = topic(2)
+def test_reading_goes_on_where_it_was(own_broker: LocalBroker) -> None:
+    kafka, name = own_broker.bootstrap, made(own_broker, 2)
     for partition in (0, 1):
         produce(kafka, name, list(range(100)), partition)
     fetcher = Fetcher(KafkaSettings(kafka), "lost", "lost")
@@ -125,14 +150,16 @@ def test_reading_goes_on_where_it_was(kafka: str, topic: MakeTopic) -> None:
     try:
         offsets = taken(queues[0], fetcher, 60)
         consumer = fetcher._consumer
-        lose(fetcher._watch)
-        while fetcher._consumer is consumer or not fetcher.reachable:
-            time.sleep(0.01)
+        own_broker.kill()
+        with in_haste():
+            wait_until(lambda: fetcher._consumer is not consumer)
+        own_broker.start()
         for partition in (0, 1):
             produce(kafka, name, list(range(50)), partition)
         offsets += taken(queues[0], fetcher, 50)
         assert offsets == list(range(40, 150))
         assert taken(queues[1], fetcher, 50) == list(range(100, 150))
+        assert fetcher.reachable
     finally:
         for queue in queues:
             fetcher.detach(queue)
@@ -140,7 +167,11 @@ def test_reading_goes_on_where_it_was(kafka: str, topic: MakeTopic) -> None:
 
 def taken(queue: PartitionQueue, fetcher: Fetcher, count: int) -> list[int]:
     offsets: list[int] = []
-    while len(offsets) < count:
+
+    def take() -> bool:
         part = fetcher.queues.take(queue, count, 1 << 20).messages
-        offsets += [] if part is None else part.offsets.tolist()
+        offsets.extend([] if part is None else part.offsets.tolist())
+        return len(offsets) >= count
+
+    wait_until(take)
     return offsets

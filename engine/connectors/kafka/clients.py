@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from penstock.engine.connectors.kafka.lost_brokers import STATISTICS, BrokerWatch
 from penstock.engine.connectors.kafka.outages import Outage, outage_of
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.core.clock import SystemClock
@@ -110,16 +109,13 @@ OnError = Callable[[KafkaError], None]
 """Told of what concerns a whole client, from a thread that polls it."""
 
 
-def make_consumer(
-    settings: KafkaSettings, client_id: str, group: str, on_error: OnError, watch: BrokerWatch | None = None
-) -> Consumer:
-    """Make a consumer that commits nothing by itself; it connects in the background. ``watch`` hears its statistics.
+def make_consumer(settings: KafkaSettings, client_id: str, group: str, on_error: OnError) -> Consumer:
+    """Make a consumer that commits nothing by itself; it connects in the background.
 
     Raises:
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
-    given = {**settings.consumer(client_id, group), "error_cb": on_error}
-    return _client(Consumer, settings, _watched(given, watch))
+    return _client(Consumer, settings, {**settings.consumer(client_id, group), "error_cb": on_error})
 
 
 def make_marker_reader(settings: KafkaSettings, client_id: str, group: str) -> Consumer:
@@ -138,29 +134,20 @@ def make_producer(
     on_error: OnError,
     transactional_id: str | None = None,
     on_failure: OnError | None = None,
-    watch: BrokerWatch | None = None,
 ) -> Producer:
-    """Make an idempotent producer; it connects in the background.
+    """Make an idempotent producer; it connects in the background. ``on_failure`` is told of undelivered messages.
 
-    ``on_failure`` is told of undelivered messages that name nobody else, ``watch`` hears its statistics. Nobody is told
-    of those that were delivered.
+    Of those that were delivered nobody is told.
 
     Raises:
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
     # A call for every message that was delivered would cost more than to send it.
-    given = {
-        **settings.producer(client_id, transactional_id),
-        "error_cb": on_error,
-        "delivery.report.only.error": True,
-    }
+    quiet = {"error_cb": on_error, "delivery.report.only.error": True}
+    given = {**settings.producer(client_id, transactional_id), **quiet}
     if on_failure is not None:
         given["on_delivery"] = lambda error, message: on_failure(error)
-    return _client(Producer, settings, _watched(given, watch))
-
-
-def _watched(given: dict[str, Any], watch: BrokerWatch | None) -> dict[str, Any]:
-    return given if watch is None else {**STATISTICS, **given, "stats_cb": watch.hear}
+    return _client(Producer, settings, given)
 
 
 class Admin(AdminClient):

@@ -185,10 +185,7 @@ class Cluster:
             self._ids[topic] = listing[topic].id
             self._open.add(reader)
             if self._watch is None:
-                admin = self._client()
-                self._watch = TopicWatch(
-                    lambda: self._topics.look(admin, self._settings), self._seen, self._failed, self._watch_s
-                )
+                self._watch = TopicWatch(self._look_again, self._seen, self._failed, self._watch_s)
             return reader
 
     def _say(self, text: str) -> None:
@@ -265,13 +262,20 @@ class Cluster:
         return self._admin
 
     def _look(self) -> Listing:
-        try:
-            self._listing = self._topics.look(self._client(), self._settings)
-        except RetryableError:
-            # A client can lose all brokers for good; another one asks next time.
-            self._admin = None
-            raise
+        self._listing = self._topics.look(self._client(), self._settings)
         return self._listing
+
+    def _look_again(self) -> Listing:
+        """Look on the thread of the watch; a client that gets no answer may have lost all brokers, and asks no more."""
+        with self._lock:
+            admin = self._client()
+        try:
+            return self._topics.look(admin, self._settings)
+        except RetryableError:
+            with self._lock:
+                if self._admin is admin:
+                    self._admin = None
+            raise
 
     def _seen(self, listing: Listing) -> None:
         """Take in what the watch saw; readers of a topic that is gone, or another one now, are told."""

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka import clients
-from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch
+from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch, has_broker
 from penstock.engine.connectors.kafka.messages import columns_of, stamps_of
 from penstock.engine.connectors.kafka.queues import PartitionQueue, Queues
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -78,8 +78,8 @@ class Fetcher:
         self._outage = clients.outage(settings)
         self._clock = SystemClock()
         self._note_ns = 0
-        self._watch = BrokerWatch()
-        self._consumer: Consumer = self._made()
+        self._watch = BrokerWatch(self._clock.monotonic_ns())
+        self._consumer: Consumer = self._make_consumer()
         self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
 
     def may_attach(self, topic: str, partition: int) -> bool:
@@ -138,26 +138,34 @@ class Fetcher:
             batch = self._fetch(count)
             self._caught_up = _FEW * len(batch) < count
             self._deal_out(batch)
-        if self._watch.has_none:
-            self._renew()
+        self._look_after_brokers()
         if not self.reachable:
             self._probe()
 
-    def _made(self) -> Consumer:
-        return clients.make_consumer(self._settings, *self._client, self._on_error, self._watch)
+    def _make_consumer(self) -> Consumer:
+        return clients.make_consumer(self._settings, *self._client, self._on_error)
+
+    def _look_after_brokers(self) -> None:
+        """Notice that no broker is there, as a client that has lost all of them does not say so."""
+        if self.reachable and self._watch.is_due(now_ns := self._clock.monotonic_ns()):
+            if has_broker(self._consumer, self._topic()):
+                self._watch.hear(now_ns)
+            else:
+                self._outage.lost()
+                self._reach(False)
 
     def _renew(self) -> None:
-        """Go on with another client where this one is, which knows no broker any more, and never will."""
-        self._outage.lost()
-        self._reach(False)
+        """Go on with another client where this one is, which has lost all brokers for good."""
         with self._lock:
             self._to_unassign.clear()
-            coming = {(place.topic, place.partition) for place in self._to_assign}
-            queues = [queue for queue in self.queues.all() if (queue.topic, queue.partition) not in coming]
+            coming = [place for place in self._to_assign if self.queues.get(place.topic, place.partition) is not None]
+            self._to_assign = deque(coming)
+            names = {(place.topic, place.partition) for place in coming}
+            queues = [queue for queue in self.queues.all() if (queue.topic, queue.partition) not in names]
         reached = self._consumer.position([TopicPartition(queue.topic, queue.partition) for queue in queues])
         self._consumer.close()
-        self._watch = BrokerWatch()
-        self._consumer = self._made()
+        self._watch = BrokerWatch(self._clock.monotonic_ns())
+        self._consumer = self._make_consumer()
         for queue, place in zip(queues, reached, strict=True):
             # Of what came nothing is read again; nothing came yet where there is no position.
             place.offset = max(place.offset, self._assigned[queue.topic, queue.partition])
@@ -266,6 +274,7 @@ class Fetcher:
     def _on_error(self, error: KafkaError) -> None:
         """Take in what concerns the whole client; librdkafka goes on trying, whatever it is."""
         clients.LOGGER.info("%s", error)
+        self._watch.hear(self._clock.monotonic_ns())
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._outage.lost()
             self._reach(False)
@@ -275,13 +284,20 @@ class Fetcher:
     def _probe(self) -> None:
         """Ask whether brokers are back: no news comes of that if nobody writes."""
         try:
-            self._consumer.list_topics(next(iter(self._assigned))[0], timeout=PROBE_S)
+            self._consumer.list_topics(self._topic(), timeout=PROBE_S)
         except KafkaException as raised:
             self._outage.lost(self._settings.redacted(clients.error_of(raised).str()))
+            if self._watch.is_lost(self._clock.monotonic_ns()):
+                self._renew()
             return
         self._answered()
 
+    def _topic(self) -> str:
+        """Return one of the topics that are read."""
+        return next(iter(self._assigned))[0]
+
     def _answered(self) -> None:
+        self._watch.hear(self._clock.monotonic_ns())
         if not self.reachable:
             self._outage.back()
         self._reach(True)

@@ -1,42 +1,48 @@
-"""Notices a client that knows no broker any more, and so never asks for one again.
+"""Notices a client that has lost all brokers for good, and so never asks for one again.
 
-A cluster that stops names no broker in an answer about a topic; librdkafka then forgets all that it knew, for good (its
-issue 5301). Its statistics show that. Used by `producing` and `fetcher`, which go on with another client.
+A cluster that stops names no broker in an answer about a topic; librdkafka then forgets all that it knew, and does not
+begin anew from the addresses that it was given (its issue 5301). Such a client is silent, where one whose brokers are
+only away says at least every 40 s why it cannot connect. Used by `messenger` and `fetcher`, which do not go on with it.
 """
 
-import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-STATISTICS = {"statistics.interval.ms": 2_000}
-"""How often a client says which brokers it knows."""
+from penstock.engine.connectors.kafka.clients import error_of
 
-_NAMED = frozenset({"learned", "configured"})
-"""What a broker is that somebody has named: the cluster or the user. Others are places within the client."""
+ASK_NS = 5_000_000_000
+"""How often a client is asked by whoever waits for it."""
 
-_LOOKS = 2
-"""So many statistics in a row: between two sets of brokers there may be none for a moment."""
-
-
-class _Broker(msgspec.Struct):
-    source: str
-
-
-class _Statistics(msgspec.Struct):
-    brokers: dict[str, _Broker]
+SILENT_NS = 60_000_000_000
+"""A client that has had no broker for so long, and has said nothing of why, has lost them."""
 
 
 class BrokerWatch:
-    """What one client has said of the brokers that it knows."""
+    """What is known of one client's brokers. For one thread."""
 
-    def __init__(self) -> None:
-        """Begin with nothing said."""
-        self._without = 0
+    def __init__(self, now_ns: int) -> None:
+        """Begin: a client that was just made is as good as one that has said something."""
+        self._heard_ns = self._asked_ns = now_ns
 
-    @property
-    def has_none(self) -> bool:
-        """Whether the client knows no broker, and will know none."""
-        return self._without >= _LOOKS
+    def hear(self, now_ns: int) -> None:
+        """Take in that the client has a broker, or has said why not, or that nobody waits for it."""
+        self._heard_ns = now_ns
 
-    def hear(self, statistics: str) -> None:
-        """Take in statistics of the client, as JSON."""
-        known = msgspec.json.decode(statistics, type=_Statistics).brokers.values()
-        self._without = 0 if any(broker.source in _NAMED for broker in known) else self._without + 1
+    def is_due(self, now_ns: int) -> bool:
+        """Return whether to ask the client, which is taken as done."""
+        if now_ns - max(self._asked_ns, self._heard_ns) < ASK_NS:
+            return False
+        self._asked_ns = now_ns
+        return True
+
+    def is_lost(self, now_ns: int) -> bool:
+        """Return whether the client, which has no broker now, has lost them for good."""
+        return now_ns - self._heard_ns >= SILENT_NS
+
+
+def has_broker(client: Producer | Consumer, topic: str) -> bool:
+    """Return whether a client has a broker that it could ask; waits for no answer."""
+    try:
+        client.list_topics(topic, timeout=0)
+    except KafkaException as raised:
+        return error_of(raised).code() != KafkaError._TRANSPORT
+    return True

@@ -39,7 +39,6 @@ _OURS = {
     "transactional.id": "it is made from the names of the job and of the sink",
     "client.id": "it is made from the names of the job and of the operator",
     "error_cb": "Penstock needs it to notice that brokers are gone",
-    "stats_cb": "Penstock needs it to notice that a client knows no broker any more",
     "logger": "clients log to the logger 'penstock.kafka'",
     "on_commit": "offsets are committed for monitoring only",
 }

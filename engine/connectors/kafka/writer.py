@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.engine.connectors.kafka.encoded import MessageEncoder
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs
-from penstock.engine.connectors.kafka.messenger import Messenger
+from penstock.engine.connectors.kafka.lasting_messenger import LastingMessenger
 from penstock.engine.connectors.kafka.producing import sending_explained
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -90,7 +90,7 @@ class SendingWriter(Writer):
         self._settings = settings
         self._topic = topic
         self._expiry = expiry
-        self._messenger = Messenger(settings, topic, client_id)
+        self._messenger = LastingMessenger(settings, topic, client_id)
         self._handing_over: Iterator[None] = iter(())
         self._is_full = False
 
@@ -117,7 +117,8 @@ class SendingWriter(Writer):
         """Return what is not delivered; None: all is, or something will never be, which `flush` raises."""
         if self._is_full and self._messenger.undelivered is None:
             self._hand_over()
-        return self._messenger.outstanding()
+        with sending_explained(self._topic, self._settings):
+            return self._messenger.outstanding()
 
     def flush(self) -> None:
         """Wait until everything is delivered.
