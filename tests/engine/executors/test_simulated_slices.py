@@ -10,14 +10,18 @@ import pytest
 from penstock.engine.paging.options import PagingOptions
 from tests.engine.executors.test_simulated_moves import IN_MEMORY, MOVING, SMALL, check, end_steps_early, moving
 
-SEEDS = range(1, 9)
+SEEDS = [
+    pytest.param(range(1, 5), id="a few"),
+    pytest.param(range(5, 33), id="many", marks=pytest.mark.long("28 seeds more of each; four stay")),
+]
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("options", [IN_MEMORY, SMALL], ids=["large buckets", "small buckets"])
 @pytest.mark.parametrize("name", MOVING)
 def test_what_comes_between_the_parts_of_a_batch_does_not_show(
-    name: str, options: PagingOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, options: PagingOptions, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end_steps_early(monkeypatch)
     simulation = moving(name, tmp_path, options)
-    check([simulation.run(seed) for seed in SEEDS])
+    check([simulation.run(seed) for seed in seeds])
