@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.random_settings import pytest_addoption, pytest_configure
-from tests.ray_cluster import on_ray, ray_cluster
+from tests.ray_cluster import connected_to_ray, on_ray, ray_cluster
 
 # Ray reads these while it is imported: the cluster of this run lets nobody else in.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -17,7 +17,7 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 # Whether a kernel is compiled depends on what ran before, and so must not show in what a test compares.
 os.environ.setdefault("PENSTOCK_QUIET_KERNELS", "1")
 
-__all__ = ["on_ray", "pytest_addoption", "pytest_configure", "ray_cluster"]
+__all__ = ["connected_to_ray", "on_ray", "pytest_addoption", "pytest_configure", "ray_cluster"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +18,9 @@ CPUS = 6
 
 LENSES = 2
 """How many of a resource there are that tests ask for by this name."""
+
+ENDED_WITHIN_S = 120.0
+"""Longer than task managers live that have no head."""
 
 _PIPE = subprocess.PIPE
 
@@ -81,10 +86,20 @@ def ray_cluster() -> Iterator[RayCluster]:
 
 
 @pytest.fixture(scope="session")
-def on_ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
+def connected_to_ray(ray_cluster: RayCluster) -> Iterator[RayCluster]:
     """Connect this process to the cluster meanwhile, as a program that has begun Ray itself."""
     import ray
 
     ray.init(address=ray_cluster.address, namespace="penstock", logging_level="ERROR", log_to_driver=False)
     yield ray_cluster
     ray.shutdown()
+
+
+@pytest.fixture
+def on_ray(connected_to_ray: RayCluster) -> RayCluster:
+    """Return the cluster once nothing is left of the tests before: task managers may end after their test."""
+    pause, until_s = threading.Event(), time.monotonic() + ENDED_WITHIN_S
+    while left := connected_to_ray.task_managers():
+        assert time.monotonic() < until_s, left
+        pause.wait(0.02)
+    return connected_to_ray

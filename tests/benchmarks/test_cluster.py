@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,9 @@ def test_cpu_seconds_are_those_since_the_beginning_though_an_older_child_ended()
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as older:
         while psutil.Process(older.pid).cpu_times().user < older_s:
             os.sched_yield()
+        # What it would take from here to its end is its own.
+        older.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, older.pid, os.WSTOPPED | os.WNOWAIT)
         cores = Cores()
         older.kill()
         older.wait()

@@ -12,6 +12,7 @@ import psutil
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka.admin import is_ready
 
+READY_S = 60.0
 STOP_S = 30.0
 
 
@@ -26,7 +27,7 @@ def shared_broker(folder: Path) -> Iterator[str]:
     address, own = folder / "address", None
     with (folder / "users.lock").open("w") as users:
         with _alone(folder / "change.lock"):
-            if not (address.exists() and is_ready(address.read_text().split()[0], 5.0)):
+            if not (address.exists() and is_ready(address.read_text().split()[0], READY_S)):
                 own = LocalBroker(folder / "broker").start()
                 address.write_text(f"{own.bootstrap} {own.pid}")
             fcntl.flock(users, fcntl.LOCK_SH)

@@ -1,6 +1,7 @@
 """Numbers to a Kafka topic, exactly once and not too fast: a program that tests run and kill.
 
-Arguments: bootstrap address, topic, rows of each of the two partitions, milliseconds between reads.
+Arguments: bootstrap address, topic, rows of each of the two partitions, milliseconds between reads, and the row behind
+which the source waits for ever.
 """
 
 import sys
@@ -59,13 +60,15 @@ class NumbersReader(Reader):
         return self._position
 
 
-def numbers_to(kafka: str, topic: str, rows: int, pause_ms: float = 0.0, **options: Any) -> SinkHandle:
+def numbers_to(
+    kafka: str, topic: str, rows: int, pause_ms: float = 0.0, waits_at: int | None = None, **options: Any
+) -> SinkHandle:
     """Build the pipeline in a job of its own."""
-    numbers = ps.read(Numbers(rows, pause_ms), job=Job()).name("numbers")
+    numbers = ps.read(Numbers(rows, pause_ms, waits_at), job=Job()).name("numbers")
     given = {"guarantee": "exactly_once", "key": "id", **options}
     return numbers.rebalance().write_kafka(topic, kafka=kafka, **given).name("out")
 
 
 if __name__ == "__main__":
-    address, name, count, pause = sys.argv[1:5]
-    numbers_to(address, name, int(count), float(pause)).job.run("numbers")
+    address, name, count, pause, last = sys.argv[1:6]
+    numbers_to(address, name, int(count), float(pause), int(last)).job.run("numbers")

@@ -25,6 +25,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.state.files.local_files import LocalFiles
+from tests.contracts.executors.metered import until
 from tests.engine.connectors.kafka.formats.protobuf_classes import ORDER
 from tests.engine.connectors.kafka.formats.registry_server import registry_server
 from tests.engine.executors.managers.elsewhere import run_elsewhere
@@ -168,12 +169,9 @@ def test_monitoring_is_told_by_the_process_that_started_the_job(kafka: str, topi
     source.committed(f"group-{name}", {f"{name}/0": {"offset": 2, "rows": 0, "topic_id": None}})
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": f"group-{name}"})
     place = TopicPartition(name, 0)
-    for _ in range(100):
-        (committed,) = consumer.committed([place], timeout=20)
-        if committed.offset == 2:
-            break
+    # It is told in the background.
+    until(lambda: consumer.committed([place], timeout=20)[0].offset == 2)
     consumer.close()
-    assert committed.offset == 2
     source.release()
     assert source._cluster._admin is None
 

@@ -223,7 +223,7 @@ def test_a_table_that_was_read_to_its_end_shuts_out_no_topic(kafka: str, topic: 
 
 
 def await_rows(handle: ps.Handle, count: int) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while handle.metrics().source_rows < count:
         assert time.monotonic() < until and handle.running
         time.sleep(0.01)

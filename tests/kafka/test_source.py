@@ -19,6 +19,7 @@ from penstock.dsl.job import Job
 from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from tests.contracts.executors.metered import until
 
 MakeTopic = Callable[..., str]
 Fields = {"id": int, "name": str}
@@ -188,15 +189,21 @@ def test_goes_on_from_a_checkpoint_and_tells_the_group(kafka: str, topic: MakeTo
     run = {"checkpoint_dir": str(tmp_path), "checkpoint_interval": "50ms"}
     first = Started(settings, name, {}, **run)  # type: ignore[arg-type]
     assert first.wait_for(2) == [0, 1]
+    consumer = Consumer(settings)
+
+    def told() -> list[int]:
+        """Return what the group was told, which is done in the background."""
+        places = [TopicPartition(name, 0), TopicPartition(name, 1)]
+        return [item.offset for item in consumer.committed(places, 20)]
+
+    until(lambda: told()[0] == 2, first.handle)
     first.stop()
     produce(kafka, name, [2, 3], 1)
     second = Started(settings, name, {}, **run, parallelism=2)  # type: ignore[arg-type]
     assert second.wait_for(2) == [2, 3]
+    until(lambda: told() == [2, 2], second.handle)
     second.stop()
-    consumer = Consumer(settings)
-    known = consumer.committed([TopicPartition(name, 0), TopicPartition(name, 1)], 10)
     consumer.close()
-    assert [item.offset for item in known] == [2, 2]
 
 
 def test_offsets_that_are_gone_are_refused(kafka: str, topic: MakeTopic) -> None:

@@ -12,7 +12,7 @@ import pytest
 from penstock.engine.core import async_calls
 from penstock.engine.core.async_calls import Answer, IoThread
 
-LONG_S = 30.0
+LONG_S = 60.0
 """Longer than anything here takes."""
 
 
@@ -123,7 +123,8 @@ def test_what_ends_programs_ends_the_job(made: Made) -> None:
         thread.answers(1)
 
 
-def test_a_stop_cancels_what_is_under_way() -> None:
+def test_a_stop_cancels_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_calls, "STOP_S", LONG_S)
     begun, ended = threading.Event(), threading.Event()
 
     async def function() -> None:

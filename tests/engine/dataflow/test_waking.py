@@ -103,7 +103,7 @@ def test_time_spent_while_asleep_is_waited_for_input(tmp_path: Path) -> None:
 
 def test_a_checkpoint_goes_through_a_job_that_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked for is done at once, though nobody would look again for long."""
-    monkeypatch.setattr("penstock.engine.executors.embedded_attempt.LONGEST_WAIT_S", 60.0)
+    monkeypatch.setattr("penstock.engine.executors.embedded_attempt.LONGEST_WAIT_S", 600.0)
     job, more = Job(), threading.Event()
 
     def items() -> Iterator[dict[str, Any]]:
@@ -115,8 +115,8 @@ def test_a_checkpoint_goes_through_a_job_that_sleeps(tmp_path: Path, monkeypatch
     options = {"checkpoint_dir": tmp_path / "checkpoints", "checkpoint_interval": "1h"}
     handle = job.start("asleep", directory=tmp_path / "job", **options)
     try:
-        assert [handle.savepoint(name, 15.0) for name in ("one", "two", "three")] == [1, 2, 3]
+        assert [handle.savepoint(name, 60.0) for name in ("one", "two", "three")] == [1, 2, 3]
         handle._job.stop()
-        handle.wait(15.0)
+        handle.wait(60.0)
     finally:
         more.set()

@@ -13,6 +13,9 @@ from penstock.model.errors import StateIoError
 from penstock.state.stores.page_store import Page, PageStore, PageStoreStatistics
 from penstock.state.stores.rocksdb_store import RocksDbStores
 
+LONG_S = 60.0
+"""Longer than anything here takes."""
+
 
 class Slow(PageStore):
     """A dictionary whose writes wait for ``gate``, or fail from some write on."""
@@ -55,7 +58,7 @@ class Slow(PageStore):
         self.calls.append(f"close with {len(self.pages)}")
 
     def _write(self, what: str) -> None:
-        assert self.gate.wait(5)
+        assert self.gate.wait(LONG_S)
         self.calls.append(what)
         if self._fails_at is not None and len(self.calls) > self._fails_at:
             raise StateIoError("the disk is full")
@@ -99,15 +102,19 @@ def test_reads_of_other_pages_go_first_and_no_more_than_two_writes_wait() -> Non
     third.join(0.05)
     assert third.is_alive()
     below.gate.set()
-    third.join(5)
+    third.join(LONG_S)
     assert list(pages.scan(b"a", b"d")) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
     assert below.calls == ["put", "flush", "put", "delete", "put"]
     pages.close()
 
 
 def test_a_write_that_waits_for_another_counts_as_stalled() -> None:
+    asked = threading.Event()
+
     class Ticking(ManualClock):
         def monotonic_ns(self) -> int:
+            # Asked for only by whoever is to wait, who holds the lock until it does.
+            asked.set()
             self.advance_ns(1_000)
             return super().monotonic_ns()
 
@@ -116,15 +123,15 @@ def test_a_write_that_waits_for_another_counts_as_stalled() -> None:
     pages.put_many([(b"a", b"1")])
     pages.put_many([(b"b", b"2")])
     pages.flush()
-    assert pages.stalled_ns() == 0
+    assert pages.stalled_ns() == 0 and not asked.is_set()
     below.gate.clear()
     pages.put_many([(b"a", b"1")])
     pages.put_many([(b"b", b"2")])
     third = threading.Thread(target=lambda: pages.put_many([(b"c", b"3")]))
     third.start()
-    third.join(0.05)
+    assert asked.wait(LONG_S)
     below.gate.set()
-    third.join(5)
+    third.join(LONG_S)
     assert pages.stalled_ns() == 1_000
     pages.close()
 

@@ -123,7 +123,7 @@ def stop(program: Flowing) -> None:
     assert code == 0, err
     numbers = program.numbers()
     assert numbers == list(range(len(numbers)))
-    assert not survivors(program.name) and not list(left_places(program.name))
+    until(lambda: not survivors(program.name) and not list(left_places(program.name)))
 
 
 def await_committed(program: Flowing, rows: int) -> None:

@@ -13,7 +13,7 @@ from penstock.engine.jobs.metrics import no_metrics
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, UserError
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Job:

@@ -13,7 +13,7 @@ from penstock.engine.moves.move_orders import MoveOrder, MoveOrders, MoveRecord,
 from penstock.model.control import Limits
 from penstock.model.errors import OptionError, UserError, WorkerLostError
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def report(

@@ -13,6 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.dsl.job import Job
+from penstock.engine.core import async_calls
 from penstock.model.errors import BadRecordError, OptionError, PlanError
 from tests.penstock.front_door import NOON, Row, dead_letters, line, noon, orders, rows
 from tests.penstock.runs.test_interrupt import LONG_S
@@ -206,7 +207,8 @@ def test_ctrl_c_waits_for_what_was_read() -> None:
     assert service.now == 0
 
 
-def test_a_failure_cancels_what_is_under_way() -> None:
+def test_a_failure_cancels_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_calls, "STOP_S", 60.0)
     begun, cancelled = threading.Event(), threading.Event()
 
     async def ask(x: int) -> Row:

@@ -25,7 +25,7 @@ from penstock.model.config import LoopOptions
 from tests.engine.executors.managers.scripted_managers import JOB, _graph
 
 NAME = "tm-0"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class HeadSide:

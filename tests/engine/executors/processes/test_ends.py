@@ -14,14 +14,15 @@ import psutil
 import pytest
 
 from penstock.engine.checkpoint.run_scratch import RunScratch
+from tests.contracts.executors.metered import until
 from tests.engine.executors.processes.started import WAIT_S, Started, have_ended, started, watched
 from tests.long_cases import but_for
 
 ROOT = Path(__file__).resolve().parents[4]
 DEAF = "tests.engine.executors.processes.deaf_stand_in"
 
-GONE_WITHIN_S = 5.0
-"""How long a task manager may outlive its head."""
+GONE_WITHIN_S = 60.0
+"""How long a task manager may outlive its head, on a machine that is busy."""
 
 
 @contextmanager
@@ -124,4 +125,5 @@ def test_nothing_is_left_after_starts_and_ends(turns: int) -> None:
         each.launcher.kill(names[(turn + 1) % 5])
         each.launcher.forget(names[(turn + 2) % 5])
         each.close()
-        assert held() == before
+        # A thread that ends with a link may do so a moment later.
+        until(lambda: held() == before)
