@@ -85,17 +85,18 @@ def hear_barriers_at_once(patch):
 
 
 @pytest.mark.parametrize(
-    ("plant", "name"),
+    ("plant", "name", "seeds"),
     [
-        (adopt_by_recovering, "counted"),
-        (drop_receipts, "counted"),
-        (forget_before_the_commit, "counted"),
-        (hear_barriers_at_once, "tumbled"),
+        (adopt_by_recovering, "counted", RARE),
+        (drop_receipts, "counted", RARE),
+        (forget_before_the_commit, "counted", RARE),
+        # The first hundred show nothing.
+        (hear_barriers_at_once, "tumbled", range(101, 401)),
     ],
 )
-def test_a_planted_bug_is_found(plant, name, monkeypatch):
+def test_a_planted_bug_is_found(plant, name, seeds, monkeypatch):
     undisturbed = simulation(name, managed=True, head_kills=KILLS, faults=CALM)
     plant(monkeypatch)
-    found = next((seed for seed in RARE if undisturbed.run(seed).problem is not None), None)
+    found = next((seed for seed in seeds if undisturbed.run(seed).problem is not None), None)
     assert found is not None
     assert undisturbed.run(found).problem == undisturbed.run(found).problem
