@@ -137,16 +137,15 @@ def make_producer(
 ) -> Producer:
     """Make an idempotent producer; it connects in the background. ``on_failure`` is told of undelivered messages.
 
-    Of those that were delivered nobody is told.
+    With it nobody is told of those that were delivered.
 
     Raises:
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
-    # A call for every message that was delivered would cost more than to send it.
-    quiet = {"error_cb": on_error, "delivery.report.only.error": True}
-    given = {**settings.producer(client_id, transactional_id), **quiet}
+    given = {**settings.producer(client_id, transactional_id), "error_cb": on_error}
     if on_failure is not None:
-        given["on_delivery"] = lambda error, message: on_failure(error)
+        # A call for every message that was delivered would cost more than to send it.
+        given |= {"delivery.report.only.error": True, "on_delivery": lambda error, message: on_failure(error)}
     return _client(Producer, settings, given)
 
 

@@ -262,13 +262,19 @@ class Cluster:
         return self._admin
 
     def _look(self) -> Listing:
-        self._listing = self._topics.look(self._client(), self._settings)
+        self._listing = self._answer_of(self._client())
         return self._listing
 
     def _look_again(self) -> Listing:
-        """Look on the thread of the watch; a client that gets no answer may have lost all brokers, and asks no more."""
+        """Look on the thread of the watch."""
         with self._lock:
+            if self._watch is None:
+                return self._listing
             admin = self._client()
+        return self._answer_of(admin)
+
+    def _answer_of(self, admin: Admin) -> Listing:
+        """Return what a client is told; one that gets no answer may have lost all brokers, and is asked no more."""
         try:
             return self._topics.look(admin, self._settings)
         except RetryableError:

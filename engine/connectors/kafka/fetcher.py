@@ -151,6 +151,7 @@ class Fetcher:
             if has_broker(self._consumer, self._topic()):
                 self._watch.hear(now_ns)
             else:
+                self._watch.miss()
                 self._outage.lost()
                 self._reach(False)
 
@@ -168,7 +169,8 @@ class Fetcher:
         self._consumer = self._make_consumer()
         for queue, place in zip(queues, reached, strict=True):
             # Of what came nothing is read again; nothing came yet where there is no position.
-            place.offset = max(place.offset, self._assigned[queue.topic, queue.partition])
+            name = queue.topic, queue.partition
+            place.offset = self._assigned[name] = max(place.offset, self._assigned[name])
             self._consumer.incremental_assign([place])
             if queue.paused:
                 self._consumer.pause([place])
@@ -286,8 +288,11 @@ class Fetcher:
         try:
             self._consumer.list_topics(self._topic(), timeout=PROBE_S)
         except KafkaException as raised:
-            self._outage.lost(self._settings.redacted(clients.error_of(raised).str()))
-            if self._watch.is_lost(self._clock.monotonic_ns()):
+            error = clients.error_of(raised)
+            self._outage.lost(self._settings.redacted(error.str()))
+            if error.code() == KafkaError._TRANSPORT and self._watch.is_due(self._clock.monotonic_ns()):
+                self._watch.miss()
+            if self._watch.is_lost:
                 self._renew()
             return
         self._answered()

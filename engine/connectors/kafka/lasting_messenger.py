@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.engine.connectors.kafka.clients import make_producer
 from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch
@@ -63,9 +63,11 @@ class _Handed:
                     produce(topic, content, name, timestamp=at, on_delivery=self)
                 else:
                     produce(topic, content, name, timestamp=at, headers=header, on_delivery=self)
-            except BufferError:
+            except (BufferError, KafkaException) as refusal:
                 self.rows, self._refused = rows, (item,)
-                return False
+                if isinstance(refusal, BufferError):
+                    return False
+                raise
             rows += 1
         self.rows, self._items = rows, None
         return True
@@ -80,7 +82,8 @@ class LastingMessenger(Messenger):
     """A `Messenger` whose client may lose all brokers: what it had is sent again by another one.
 
     All from the first message on that had not arrived is repeated, so that of two messages with a key the later one
-    comes last. It has no transactions, and is for one thread.
+    comes last; so all that was handed over since the oldest message under way is kept. It has no transactions, and is
+    for one thread.
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, client_id: str, clock: Clock | None = None) -> None:
@@ -108,8 +111,17 @@ class LastingMessenger(Messenger):
             self._serve(0)
         self._serve(0)
 
+    def abandon(self) -> None:
+        """End the producer at once: what is not sent is not wanted."""
+        if self._producer is not None:
+            # Batches are let go of when the client has said what has become of them.
+            self._given_back = {}
+            self._producer.purge()
+            self._producer.flush(_PURGE_S)
+        super().abandon()
+
     def _make_producer(self) -> Producer:
-        return make_producer(self._settings, self._ids[0], self._complain)
+        return make_producer(self._settings, self._ids[0], self._complain, on_failure=self._fail)
 
     def _next(self, messages: pa.RecordBatch) -> _Handed:
         self._batches += 1

@@ -12,8 +12,8 @@ from penstock.engine.connectors.kafka.clients import error_of
 ASK_NS = 5_000_000_000
 """How often a client is asked by whoever waits for it."""
 
-SILENT_NS = 60_000_000_000
-"""A client that has had no broker for so long, and has said nothing of why, has lost them."""
+MISSES = 12
+"""A client that had no broker at so many questions in a row, and said nothing of why, has lost them: for a minute."""
 
 
 class BrokerWatch:
@@ -22,10 +22,16 @@ class BrokerWatch:
     def __init__(self, now_ns: int) -> None:
         """Begin: a client that was just made is as good as one that has said something."""
         self._heard_ns = self._asked_ns = now_ns
+        self._misses = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client has lost its brokers for good."""
+        return self._misses >= MISSES
 
     def hear(self, now_ns: int) -> None:
         """Take in that the client has a broker, or has said why not, or that nobody waits for it."""
-        self._heard_ns = now_ns
+        self._heard_ns, self._misses = now_ns, 0
 
     def is_due(self, now_ns: int) -> bool:
         """Return whether to ask the client, which is taken as done."""
@@ -34,9 +40,9 @@ class BrokerWatch:
         self._asked_ns = now_ns
         return True
 
-    def is_lost(self, now_ns: int) -> bool:
-        """Return whether the client, which has no broker now, has lost them for good."""
-        return now_ns - self._heard_ns >= SILENT_NS
+    def miss(self) -> None:
+        """Take in that the client had no broker when it was asked."""
+        self._misses += 1
 
 
 def has_broker(client: Producer | Consumer, topic: str) -> bool:

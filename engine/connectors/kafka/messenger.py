@@ -189,7 +189,8 @@ class Messenger:
                 self._watch.hear(now_ns)
                 return
             self._unreachable = self._unreachable or NO_BROKER
-            if self._watch.is_lost(now_ns):
+            self._watch.miss()
+            if self._watch.is_lost:
                 self._lose()
 
     def _note_answers(self, *, delivered: bool) -> None:
@@ -207,7 +208,8 @@ class Messenger:
         self._look_after_brokers()
         self._check()
         if self._unreachable is not None:
-            self._note_answers(delivered=not self._left())
+            # A client that was just made has nothing, and need not have a broker.
+            self._note_answers(delivered=not len(self.producer) and has_broker(self.producer, self._topic))
 
     def _check(self) -> None:
         if self.undelivered is not None:
@@ -218,8 +220,8 @@ class Messenger:
 
     def _complain(self, error: KafkaError) -> None:
         self.complaint = error
+        self._watch.hear(self._clock.monotonic_ns())
         if error.code() in UNREACHABLE:
-            self._watch.hear(self._clock.monotonic_ns())
             self._unreachable = error
 
 
