@@ -8,8 +8,8 @@ import psutil
 
 from penstock.chaos.child import Speaker
 
-GONE_WITHIN_S = 60.0
-"""How long a task manager may outlive the command, on a machine that is busy."""
+GONE_WITHIN_S = 5.0
+"""How long a task manager may outlive the command."""
 
 _BEGINNING = "penstock tm-"
 _ACTORS = ("penstock ", "ray::")

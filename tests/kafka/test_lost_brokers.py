@@ -1,10 +1,7 @@
 """Clients that have lost all brokers for good get successors, which go on where they were; on a real broker."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -19,6 +16,7 @@ from penstock.engine.connectors.kafka.lost_brokers import ASK_NS, MISSES, Broker
 from penstock.engine.connectors.kafka.messenger import Messenger
 from penstock.engine.connectors.kafka.queues import PartitionQueue
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from tests.contracts.executors.metered import until
 from tests.kafka.reading import Message, read_topic
 from tests.kafka.test_source import produce
 
@@ -40,11 +38,11 @@ def test_a_client_is_lost_that_has_no_broker_and_does_not_say_why() -> None:
 
 def test_a_client_has_a_broker_while_one_answers(own_broker: LocalBroker) -> None:
     messenger = Messenger(KafkaSettings(own_broker.bootstrap), made(own_broker), "m")
-    wait_until(lambda: has_broker(messenger.producer, "lost"))
+    until(lambda: has_broker(messenger.producer, "lost"))
     own_broker.kill()
-    wait_until(lambda: not has_broker(messenger.producer, "lost"))
+    until(lambda: not has_broker(messenger.producer, "lost"))
     own_broker.start()
-    wait_until(lambda: has_broker(messenger.producer, "lost"))
+    until(lambda: has_broker(messenger.producer, "lost"))
     messenger.abandon()
 
 
@@ -60,13 +58,6 @@ def in_haste() -> Iterator[None]:
 def made(broker: LocalBroker, partitions: int = 1) -> str:
     create_topic(KafkaSettings(broker.bootstrap), "lost", partitions)
     return "lost"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
 
 
 def numbered(numbers: Sequence[int]) -> list[Message]:
@@ -98,7 +89,7 @@ def test_what_was_not_delivered_is_sent_by_the_next_client(own_broker: LocalBrok
     for first in (5, 10):
         put(messenger, range(first, first + 5))
         with in_haste():
-            wait_until(successor(messenger))
+            until(successor(messenger))
     left = messenger.outstanding()
     # News of the client count as well.
     assert left is not None and left.left >= 10 and left.arrived <= 5
@@ -121,7 +112,7 @@ def test_a_full_queue_is_sent_again_before_what_follows(own_broker: LocalBroker)
             own_broker.kill()
             for _ in range(2):
                 with in_haste():
-                    wait_until(successor(messenger))
+                    until(successor(messenger))
             own_broker.start()
         left = messenger.outstanding()
         assert left is None or left.arrived >= 0
@@ -159,7 +150,7 @@ def test_reading_goes_on_where_it_was(own_broker: LocalBroker) -> None:
         own_broker.kill()
         for _ in range(2):
             with in_haste():
-                wait_until(partial(is_another, fetcher, fetcher._consumer))
+                until(reopened(fetcher))
         own_broker.start()
         for partition in (0, 1):
             produce(kafka, name, list(range(50)), partition)
@@ -172,6 +163,12 @@ def test_reading_goes_on_where_it_was(own_broker: LocalBroker) -> None:
             fetcher.detach(queue)
 
 
+def reopened(fetcher: Fetcher) -> Callable[[], bool]:
+    """Return what says whether the fetcher has another client than now."""
+    first = fetcher._consumer
+    return lambda: fetcher._consumer is not first
+
+
 def taken(queue: PartitionQueue, fetcher: Fetcher, count: int) -> list[int]:
     offsets: list[int] = []
 
@@ -180,9 +177,5 @@ def taken(queue: PartitionQueue, fetcher: Fetcher, count: int) -> list[int]:
         offsets.extend([] if part is None else part.offsets.tolist())
         return len(offsets) >= count
 
-    wait_until(take)
+    until(take)
     return offsets
-
-
-def is_another(fetcher: Fetcher, consumer: Any) -> bool:
-    return fetcher._consumer is not consumer

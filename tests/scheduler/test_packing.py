@@ -131,8 +131,7 @@ def one_by_one(case: Case) -> tuple[np.ndarray, int]:
     return machine, len(free)
 
 
-def test_100_000_tasks_are_packed_within_seconds() -> None:
-    """Less than one on a machine that is not slow."""
+def test_100_000_tasks_are_packed_within_a_second() -> None:
     rng = np.random.default_rng(3)
     kinds = np.stack([profile(int(managed)) for managed in rng.integers(0, 632 * MIB, 2000)])
     needs = kinds[rng.integers(0, len(kinds), 100_000)]
@@ -140,5 +139,5 @@ def test_100_000_tasks_are_packed_within_seconds() -> None:
     stays = np.where(rng.random(100_000) < 0.5, rng.integers(0, 1000, 100_000), NONE)
     started = time.process_time()
     packing = pack(needs, room, room[0], stays)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 1
     assert (packing.machine != NONE).all()

@@ -16,7 +16,6 @@ from penstock.engine.connectors.kafka.clients import make_producer
 from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch
 from penstock.engine.connectors.kafka.messenger import NO_BROKER, Messenger, rows_of
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.core.contract import Clock
 
 _PURGED = frozenset({KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE})
 """What becomes of messages that a client gives back."""
@@ -86,13 +85,13 @@ class LastingMessenger(Messenger):
     for one thread.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str, client_id: str, clock: Clock | None = None) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, client_id: str) -> None:
         """Make the producer; it connects in the background.
 
         Raises:
             UserError: a setting is unknown or wrong, or a secret is not where it should be.
         """
-        super().__init__(settings, topic, client_id, None, clock)
+        super().__init__(settings, topic, client_id)
         self._pending = deque[_Handed]()
         self._batches = 0
         self._last: _Handed | None = None

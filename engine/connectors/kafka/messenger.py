@@ -15,7 +15,6 @@ from penstock.engine.connectors.kafka.encoded import byte_lists, header_lists
 from penstock.engine.connectors.kafka.lost_brokers import BrokerWatch, has_broker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.core.contract import Clock
 from penstock.model.outstanding import Outstanding
 
 _WAIT_S = 0.1
@@ -31,12 +30,7 @@ class Messenger:
     """A producer for one topic. After a failure it is of no use any more, nor once its client has lost all brokers."""
 
     def __init__(
-        self,
-        settings: KafkaSettings,
-        topic: str,
-        client_id: str,
-        transactional_id: str | None = None,
-        clock: Clock | None = None,
+        self, settings: KafkaSettings, topic: str, client_id: str, transactional_id: str | None = None
     ) -> None:
         """Make the producer; it connects in the background.
 
@@ -52,7 +46,7 @@ class Messenger:
         self._topic = topic
         self._settings = settings
         self._ids = client_id, transactional_id
-        self._clock: Clock = SystemClock() if clock is None else clock
+        self._clock = SystemClock()
         self._watch = BrokerWatch(self._clock.monotonic_ns())
         self._producer: Producer | None = self._make_producer()
 

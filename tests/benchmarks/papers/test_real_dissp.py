@@ -226,7 +226,6 @@ def test_a_small_run_sheds_on_a_real_broker_and_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long("two runs of a job on a broker; a small run sheds there")
 def test_what_a_drop_costs_is_measured_once(tmp_path: Path) -> None:
     measured = drop_run(20_000, tmp_path / "drop-1")
     assert measured.rows == 20_000 and all(measured.row_us[side] > 0.0 for side in SIDES)

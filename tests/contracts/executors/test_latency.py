@@ -11,7 +11,6 @@ from penstock.benchmarks.latency.steady import SteadySource
 from penstock.scheduler.action_log import EntryKind, read_log, snapshot_of
 from tests.contracts.executors.metered import until
 from tests.contracts.executors.test_recommendations import dear
-from tests.long_cases import but_for
 
 
 def latencies(log: Path, task: str) -> list[float]:
@@ -24,7 +23,7 @@ def latencies(log: Path, task: str) -> list[float]:
     return [float(each[0]) for each in found if not np.isnan(each).any()]
 
 
-@pytest.mark.parametrize("executor", but_for(["processes", "ray"], ["processes"], "a minute; on processes it stays"))
+@pytest.mark.parametrize("executor", ["processes", "ray"])
 def test_latency_grows_where_more_comes_than_is_taken(executor: Any, tmp_path: Path) -> None:
     job, log = ps.Job(), tmp_path / "actions.jsonl"
     rows = ps.read(SteadySource(3_000, keys=1), job=job).name("due").rebalance()

@@ -104,11 +104,7 @@ def test_a_blocking_function_is_scaled_up_and_down_on_ray(tmp_path: Path, on_ray
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize(
-    ("policy", "parameters"),
-    [
-        pytest.param("flink-er", {}, id="flink-er"),
-        pytest.param("memory-choice", JUSTIN, id="memory-choice", marks=pytest.mark.long("half a minute; ds2 has it")),
-    ],
+    ("policy", "parameters"), [("flink-er", {}), ("memory-choice", JUSTIN)], ids=["flink-er", "memory-choice"]
 )
 def test_others_scale_it_up_on_ray(
     tmp_path: Path, on_ray: RayCluster, policy: str, parameters: Mapping[str, Any]

@@ -35,7 +35,6 @@ class BurnsAndWaits(ps.Process):
         return {"key": row["key"], "at": row["at"]}
 
 
-@pytest.mark.long("its cores must be free; tests/engine/control/test_two_scalers.py has two scalers on one job")
 def test_one_adds_cores_and_the_other_one_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows need more than the 0.3 cores that the job begins with, and more than one instance."""
     monkeypatch.setattr(quota_file.tempfile, "gettempdir", lambda: str(tmp_path))

@@ -162,7 +162,6 @@ def test_a_job_that_lacks_cpu_gets_it_before_task_managers(tmp_path: Path) -> No
     assert "CPU up, 0.3 -> 0.45" in reasons[0] and not any("parallelism up" in reason for reason in reasons)
 
 
-@pytest.mark.long("its cores must be free; tests/engine/control/test_quota_share.py has jobs that share a quota")
 def test_what_one_job_gives_up_another_of_the_quota_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quota_file.tempfile, "gettempdir", lambda: str(tmp_path))
     quota = {"quota": "team", "cores": 1.2}

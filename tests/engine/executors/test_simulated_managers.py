@@ -14,7 +14,7 @@ from tests.long_cases import but_for
 
 pytestmark = pytest.mark.xdist_group("simulated managers")
 
-FEW = range(1, 9)
+FEW = range(1, 16)
 MANY = range(1, 2_001)
 
 
@@ -40,7 +40,7 @@ def test_a_few_seeds_put_out_what_the_undisturbed_run_does(name):
     assert problems(few(name)) == []
 
 
-@pytest.mark.parametrize("name", but_for(PIPELINES, [], "two thousand seeds; eight seeds of each stay"))
+@pytest.mark.parametrize("name", but_for(PIPELINES, [], "two thousand seeds; fourteen seeds of each"))
 def test_every_seed_puts_out_what_the_undisturbed_run_does(name):
     assert problems(managed(name).run(seed) for seed in MANY) == []
 

@@ -11,8 +11,8 @@ from penstock.engine.paging.options import PagingOptions
 from tests.engine.executors.test_simulated_moves import IN_MEMORY, MOVING, SMALL, check, end_steps_early, moving
 
 SEEDS = [
-    pytest.param(range(1, 5), id="a few"),
-    pytest.param(range(5, 33), id="many", marks=pytest.mark.long("28 seeds more of each; four stay")),
+    pytest.param(range(1, 9), id="a few"),
+    pytest.param(range(9, 33), id="many", marks=pytest.mark.long("24 seeds more of each; eight stay")),
 ]
 
 

@@ -293,18 +293,22 @@ def test_fail_ends_the_job_at_the_first_bad_row(tmp_path: Path, verb: str) -> No
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_time_spent_adds_up_to_the_wall(parallelism: int) -> None:
-    job = Job()
+    # Long enough that a pause of the process beside it is a small part.
     numbers = pa.table({"key": np.arange(2_000_000) % 1_000, "value": np.arange(2_000_000)})
-    stream = ps.read_memory(numbers, job=job).filter(lambda value: value % 2 == 0)
-    stream.key_by("key").agg(total=ps.sum_("value")).write_black_hole(mode="changelog")
-    metrics = job.run("timed", parallelism=parallelism, batch_rows=4_096)
-    assert len(metrics.instances) == (1 if parallelism == 1 else 4)
-    for instance in metrics.instances:
-        # The job is timed for a little longer than its instances: a pause between the two looks may be long.
-        assert instance.time.wall_ns == pytest.approx(metrics.elapsed_ns, rel=0.5)
-    busy_ns = sum(instance.time.busy_ns for instance in metrics.instances)
-    assert 0 < busy_ns <= metrics.elapsed_ns
-    check_ledger(metrics.ledger, ended=True)
+    for _ in range(5):
+        job = Job()
+        stream = ps.read_memory(numbers, job=job).filter(lambda value: value % 2 == 0)
+        stream.key_by("key").agg(total=ps.sum_("value")).write_black_hole(mode="changelog")
+        metrics = job.run("timed", parallelism=parallelism, batch_rows=4_096)
+        assert len(metrics.instances) == (1 if parallelism == 1 else 4)
+        check_ledger(metrics.ledger, ended=True)
+        busy_ns = sum(instance.time.busy_ns for instance in metrics.instances)
+        assert 0.5 * metrics.elapsed_ns < busy_ns <= metrics.elapsed_ns
+        walls = [instance.time.wall_ns for instance in metrics.instances]
+        # The job is timed for a little longer than its instances: a busy machine may stand still between the looks.
+        if walls == pytest.approx([metrics.elapsed_ns] * len(walls), rel=0.02):
+            return
+    assert walls == pytest.approx([metrics.elapsed_ns] * len(walls), rel=0.02)
 
 
 def test_two_instances_share_the_work() -> None:

@@ -90,12 +90,12 @@ def test_steps_grow_while_nothing_changes() -> None:
     "hours", but_for([1, pytest.param(24, marks=pytest.mark.slow)], [1], "a whole day of a cluster; one hour of it")
 )
 def test_a_day_of_twenty_instances_takes_seconds(hours: int) -> None:
-    """33 s of a core for a day were measured, on two cores that thirty processes shared; slow ones have 15 times it."""
+    """33 s of a core for a day were measured, on two cores that thirty processes shared; the bound is thrice that."""
     cluster = Cluster(busy_cluster(), 0, 1.0, 10.0)
     assert cluster.top.count == 20
     began = time.process_time()
     result = run(cluster, [scripted(period_s=60.0)], 3600.0 * hours)
-    assert time.process_time() - began < 20 * hours
+    assert time.process_time() - began < 4 * hours
     assert len(result.records) == 60 * hours
     assert result.series.task("lag", "read")[-1] < 1e5
 

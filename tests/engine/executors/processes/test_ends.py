@@ -21,8 +21,8 @@ from tests.long_cases import but_for
 ROOT = Path(__file__).resolve().parents[4]
 DEAF = "tests.engine.executors.processes.deaf_stand_in"
 
-GONE_WITHIN_S = 60.0
-"""How long a task manager may outlive its head, on a machine that is busy."""
+GONE_WITHIN_S = 5.0
+"""How long a task manager may outlive its head."""
 
 
 @contextmanager
